@@ -1,0 +1,151 @@
+"""Verbs of the task queues and of worker polls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from orchestrator.db import json, sql
+from orchestrator.db.ids import new_id
+from orchestrator.db.models import VerbManager
+from orchestrator.db.transactions import requires_transaction
+
+_SQL = sql.load("dispatch", "task_queue.sql")
+_POLL_SQL = sql.load("dispatch", "worker_poll.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A queue row stamped for a worker."""
+
+    id: UUID
+    workflow_id: UUID
+    lease_token: UUID
+    response_seconds: int
+    timeout_seconds: int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredLease:
+    """A lease seen to have expired, unlocked."""
+
+    id: UUID
+    workflow_id: UUID
+    lease_token: UUID
+    redeliveries: int
+
+
+class TaskQueueManager(VerbManager):
+    """Leases on queued tasks. Lock order: level 5, before the task row."""
+
+    @requires_transaction
+    def enqueue(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Put tasks on their queues."""
+        _SQL.enqueue.execute(rows=json.dumps(rows))
+
+    @requires_transaction
+    def lease(self, namespace: str, queue: str, *, batch: int, worker_id: str, lease_seconds: int) -> list[Lease]:
+        """Lease up to `batch` ready tasks of one queue, highest priority first, then oldest. [INV-7a]"""
+        rows = _SQL.lease.rows(
+            namespace=namespace, queue=queue, batch=batch, worker_id=worker_id, lease_seconds=lease_seconds
+        )
+        return _sorted(rows)
+
+    @requires_transaction
+    def lease_shared(self, queues: Sequence[str], *, batch: int, worker_id: str, lease_seconds: int) -> list[Lease]:
+        """Lease ready tasks of shared queues, of every namespace. [INV-7a]"""
+        rows = _SQL.lease_shared.rows(
+            queues=list(queues), batch=batch, worker_id=worker_id, lease_seconds=lease_seconds
+        )
+        return _sorted(rows)
+
+    @requires_transaction
+    def drop(self, ids: Iterable[UUID]) -> None:
+        """Delete leased rows whose task cannot be handed out. [INV-7a]"""
+        _SQL.drop.execute(ids=list(ids))
+
+    @requires_transaction
+    def renew(self, leases: Sequence[tuple[UUID, UUID]], *, lease_seconds: int) -> list[tuple[UUID, UUID, UUID, int]]:
+        """Extend (task, token) leases; returns (task, run, token, response seconds) of those still held. [INV-7a]"""
+        rows = _SQL.renew.rows(ids=[x[0] for x in leases], tokens=[x[1] for x in leases], lease_seconds=lease_seconds)
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    @requires_transaction
+    def acknowledge(self, leases: Sequence[tuple[UUID, UUID]]) -> list[tuple[UUID, UUID]]:
+        """Take (task, token) off the queue; returns (task, run) of those the caller held. [INV-7a]"""
+        rows = _SQL.acknowledge.rows(ids=[x[0] for x in leases], tokens=[x[1] for x in leases])
+        return [(row[0], row[1]) for row in rows]
+
+    @requires_transaction
+    def defer(self, leases: Sequence[tuple[UUID, UUID, float]]) -> list[tuple[UUID, UUID]]:
+        """Put (task, token, delay seconds) back; returns (task, run) of those the caller held. [INV-7a]"""
+        rows = _SQL.defer.rows(
+            ids=[x[0] for x in leases], tokens=[x[1] for x in leases], delays=[float(x[2]) for x in leases]
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    @requires_transaction
+    def delete_for_tasks(self, ids: Iterable[UUID]) -> None:
+        """Take tasks that end off their queues, held or not. [INV-11]"""
+        _SQL.delete_for_tasks.execute(ids=list(ids))
+
+    @requires_transaction
+    def delete_for_runs(self, workflow_ids: Iterable[UUID]) -> None:
+        """Take every task of runs that end off its queue. [INV-11]"""
+        _SQL.delete_for_runs.execute(workflow_ids=list(workflow_ids))
+
+    def peek_expired(self, *, batch: int) -> list[ExpiredLease]:
+        """Leases past their expiry, unlocked."""
+        return [ExpiredLease(*row) for row in _SQL.peek_expired.rows(batch=batch)]
+
+    @requires_transaction
+    def reclaim(self, leases: Sequence[ExpiredLease], *, max_redeliveries: int) -> list[tuple[UUID, UUID, UUID]]:
+        """Take back leases that are still expired; returns (task, run, token). [INV-7a]"""
+        rows = _SQL.reclaim.rows(
+            ids=[x.id for x in leases], tokens=[x.lease_token for x in leases], max_redeliveries=max_redeliveries
+        )
+        return [(row[0], row[1], row[2]) for row in rows]
+
+    @requires_transaction
+    def exhaust(self, lease: ExpiredLease) -> bool:
+        """Lock a lease that is still expired, to end its attempt. [INV-7a]"""
+        return bool(_SQL.exhaust.rows(id=lease.id, token=lease.lease_token))
+
+    def holder(self, task_id: UUID) -> tuple[UUID | None, str | None] | None:
+        """(token, worker) of a queued task."""
+        row = _SQL.holder.row(id=task_id)
+        return (row[0], row[1]) if row else None
+
+    @requires_transaction
+    def make_visible(self, workflow_id: UUID) -> int:
+        """End the delays of a run's waiting tasks."""
+        return _SQL.make_visible.execute(workflow_id=workflow_id)
+
+    def sizes(self, namespace: str, queues: Sequence[str] | None = None) -> dict[str, tuple[int, int]]:
+        """Queue -> (waiting, leased)."""
+        rows = _SQL.sizes.rows(namespace=namespace, queues=None if queues is None else list(queues))
+        return {row[0]: (row[1], row[2]) for row in rows}
+
+
+def _sorted(rows: list[tuple[Any, ...]]) -> list[Lease]:
+    """RETURNING has no order; hand out by priority, then age."""
+    return sorted((Lease(*row) for row in rows), key=lambda lease: (-lease.priority, lease.id))
+
+
+class WorkerPollManager(VerbManager):
+    """Last polls of workers."""
+
+    def record(self, polls: Sequence[tuple[str, str, str | None, str]]) -> None:
+        """Record (namespace, queue, domain, worker) polls; outside the lease's transaction."""
+        rows = [
+            {"id": new_id(), "namespace": n, "queue": q, "domain": d, "worker_id": w} for n, q, d, w in polls
+        ]
+        _POLL_SQL.record.execute(rows=json.dumps(rows))
+
+    def read(self, namespace: str, queue: str | None = None) -> list[tuple[str, str | None, str, datetime]]:
+        """(queue, domain, worker, time), newest first."""
+        return [(r[0], r[1], r[2], r[3]) for r in _POLL_SQL.read.rows(namespace=namespace, queue=queue)]

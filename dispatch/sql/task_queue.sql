@@ -1,0 +1,124 @@
+-- dispatch_queuedtask: tasks waiting for or leased to a worker; rows leave with their task. Verbs: enqueue, lease, renew,
+-- acknowledge, defer, reclaim. Lock order: level 5, before the task row. Lease, renew, release, defer and plain reclaim
+-- need no gate: they move tasks between SCHEDULED and IN_PROGRESS only and write no history.
+
+-- name: enqueue
+INSERT INTO dispatch_queuedtask (id, workflow_id, namespace, queue, priority, visible_at, enqueued_at, response_seconds,
+    timeout_seconds)
+SELECT id, workflow_id, namespace, queue, priority, now() + make_interval(secs => delay_seconds), now(), response_seconds,
+       timeout_seconds
+  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, namespace text, queue text, priority smallint,
+       delay_seconds double precision, response_seconds integer, timeout_seconds integer)
+
+-- name: lease
+-- lock: QUEUE
+-- INV-7a: a random token and an expiry are stamped on the row; the task row is started in the same transaction.
+-- One queue per call: the ready index is read in order, without a sort.
+WITH c AS MATERIALIZED (
+    SELECT id FROM dispatch_queuedtask
+     WHERE namespace = %(namespace)s AND queue = %(queue)s AND lease_token IS NULL AND visible_at <= now()
+     ORDER BY priority DESC, id FOR UPDATE SKIP LOCKED LIMIT %(batch)s)
+UPDATE dispatch_queuedtask q
+   SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
+       lease_expires_at = now() + make_interval(secs => GREATEST(%(lease_seconds)s, q.response_seconds))
+  FROM c WHERE q.id = c.id
+RETURNING q.id, q.workflow_id, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority
+
+-- name: lease_shared
+-- lock: QUEUE
+-- The same for system workers, who serve a queue of every namespace.
+WITH c AS MATERIALIZED (
+    SELECT id FROM dispatch_queuedtask
+     WHERE queue = ANY(%(queues)s::text[]) AND lease_token IS NULL AND visible_at <= now()
+     ORDER BY priority DESC, id FOR UPDATE SKIP LOCKED LIMIT %(batch)s)
+UPDATE dispatch_queuedtask q
+   SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
+       lease_expires_at = now() + make_interval(secs => GREATEST(%(lease_seconds)s, q.response_seconds))
+  FROM c WHERE q.id = c.id
+RETURNING q.id, q.workflow_id, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority
+
+-- name: drop
+-- lock: QUEUE
+-- A leased row whose task was not SCHEDULED would otherwise be leased for ever.
+DELETE FROM dispatch_queuedtask WHERE id = ANY(%(ids)s::uuid[])
+
+-- name: renew
+-- lock: QUEUE
+-- INV-7a: only the holder, and only while the lease stands. INV-12: rows of several runs are locked in id order.
+WITH c AS MATERIALIZED (
+    SELECT q.id FROM dispatch_queuedtask q JOIN unnest(%(ids)s::uuid[], %(tokens)s::uuid[]) AS u(id, token)
+        ON q.id = u.id AND q.lease_token = u.token ORDER BY q.id FOR UPDATE OF q)
+UPDATE dispatch_queuedtask q
+   SET lease_expires_at = now() + make_interval(secs => GREATEST(%(lease_seconds)s, q.response_seconds))
+  FROM c WHERE q.id = c.id
+RETURNING q.id, q.workflow_id, q.lease_token, q.response_seconds
+
+-- name: acknowledge
+-- lock: QUEUE
+-- INV-7a: the token is the fence; a reissued lease matches no row. INV-12: in id order.
+WITH c AS MATERIALIZED (
+    SELECT q.id FROM dispatch_queuedtask q JOIN unnest(%(ids)s::uuid[], %(tokens)s::uuid[]) AS u(id, token)
+        ON q.id = u.id AND q.lease_token = u.token ORDER BY q.id FOR UPDATE OF q)
+DELETE FROM dispatch_queuedtask q USING c WHERE q.id = c.id
+RETURNING q.id, q.workflow_id
+
+-- name: defer
+-- lock: QUEUE
+-- INV-7a: back on the queue after a delay (zero releases it), by the holder only. INV-12: in id order.
+WITH c AS MATERIALIZED (
+    SELECT q.id, u.delay FROM dispatch_queuedtask q
+      JOIN unnest(%(ids)s::uuid[], %(tokens)s::uuid[], %(delays)s::double precision[]) AS u(id, token, delay)
+        ON q.id = u.id AND q.lease_token = u.token ORDER BY q.id FOR UPDATE OF q)
+UPDATE dispatch_queuedtask q
+   SET lease_token = NULL, lease_expires_at = NULL, worker_id = NULL, visible_at = now() + make_interval(secs => c.delay)
+  FROM c WHERE q.id = c.id
+RETURNING q.id, q.workflow_id
+
+-- name: delete_for_tasks
+-- lock: QUEUE
+-- INV-11: the end of a task, for any cause, takes it off its queue. INV-12: in id order.
+WITH c AS MATERIALIZED (
+    SELECT id FROM dispatch_queuedtask WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR UPDATE)
+DELETE FROM dispatch_queuedtask q USING c WHERE q.id = c.id
+
+-- name: delete_for_runs
+-- lock: QUEUE
+WITH c AS MATERIALIZED (
+    SELECT id FROM dispatch_queuedtask WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) ORDER BY id FOR UPDATE)
+DELETE FROM dispatch_queuedtask q USING c WHERE q.id = c.id
+
+-- name: peek_expired
+SELECT id, workflow_id, lease_token, redeliveries FROM dispatch_queuedtask
+ WHERE lease_token IS NOT NULL AND lease_expires_at < now() ORDER BY lease_expires_at LIMIT %(batch)s
+
+-- name: reclaim
+-- lock: QUEUE
+-- INV-7a: token and expiry are checked again by the statement that takes the row back: the lease may just have been renewed.
+WITH c AS MATERIALIZED (
+    SELECT q.id, u.token FROM dispatch_queuedtask q JOIN unnest(%(ids)s::uuid[], %(tokens)s::uuid[]) AS u(id, token)
+        ON q.id = u.id AND q.lease_token = u.token
+     WHERE q.lease_expires_at < now() AND q.redeliveries < %(max_redeliveries)s ORDER BY q.id FOR UPDATE OF q)
+UPDATE dispatch_queuedtask q
+   SET lease_token = NULL, lease_expires_at = NULL, worker_id = NULL, redeliveries = redeliveries + 1, visible_at = now()
+  FROM c WHERE q.id = c.id
+RETURNING q.id, q.workflow_id, c.token
+
+-- name: exhaust
+-- lock: QUEUE
+-- The same check for an attempt that is ended, its run's gate already held.
+SELECT id FROM dispatch_queuedtask
+ WHERE id = %(id)s AND lease_token = %(token)s AND lease_expires_at < now() FOR UPDATE
+
+-- name: holder
+-- Who holds a task now: the fence of clients that send no token.
+SELECT lease_token, worker_id FROM dispatch_queuedtask WHERE id = %(id)s
+
+-- name: make_visible
+-- lock: QUEUE
+UPDATE dispatch_queuedtask SET visible_at = now()
+ WHERE workflow_id = %(workflow_id)s AND lease_token IS NULL AND visible_at > now()
+
+-- name: sizes
+SELECT queue, count(*) FILTER (WHERE lease_token IS NULL), count(*) FILTER (WHERE lease_token IS NOT NULL)
+  FROM dispatch_queuedtask WHERE namespace = %(namespace)s AND (%(queues)s::text[] IS NULL OR queue = ANY(%(queues)s::text[]))
+ GROUP BY queue

@@ -1,0 +1,69 @@
+"""The library's settings: `settings.OSTINATO` read through one frozen dataclass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+from django.conf import settings
+from django.core.signals import setting_changed
+
+
+@dataclass(frozen=True, slots=True)
+class Conf:
+    """Every tunable with its unit; an unknown key in `settings.OSTINATO` is a check error."""
+
+    DATABASE: str = "default"
+    """Alias of the database that holds the engine's tables."""
+    DIRECT_URL: str = ""
+    """URL for LISTEN when the main connection goes through a pooler; empty uses the main one."""
+    DEMO_OPEN: bool = False
+    """Requests from loopback act in the demo namespace without a key."""
+    DEFAULT_NAMESPACE: str = "default"
+    REQUIRE_OWNER_EMAIL: bool = False
+    HTTP_ALLOW_PRIVATE: bool = False
+    """HTTP tasks may reach loopback and private addresses (off: refused)."""
+    DECIDE_BATCH: int = 50
+    """Runs evaluated in one transaction."""
+    DECIDE_BATCH_SECONDS: float = 0.02
+    """Target time from claim to commit; larger batches are cut."""
+    DECIDE_MAX_SKIP_SECONDS: float = 0.05
+    """A request older than this is claimed by a blocking claim that holds nothing else."""
+    DECIDE_MAX_ATTEMPTS: int = 10
+    """A run whose pass failed this often is quarantined."""
+    LEASE_SECONDS: int = 60
+    MAX_REDELIVERIES: int = 3
+    """Times an expired lease hands the same attempt out again before it ends TIMED_OUT."""
+    OUTBOX_BATCH: int = 50
+    OUTBOX_LEASE_SECONDS: int = 60
+    OUTBOX_MAX_ATTEMPTS: int = 10
+    SCRIPT_SECONDS: float = 1.0
+    SCRIPT_BYTES: int = 32 * 1024 * 1024
+    PAYLOAD_MAX_BYTES: int = 10 * 1024 * 1024
+    STUCK_SECONDS: float = 300.0
+    """Idle time after which the sweeper looks at a run."""
+    MAX_DEPTH: int = 32
+    """Sub-workflows deeper than this are refused."""
+    START_LOCK_SECONDS: float = 5.0
+    """How long a start joined to a caller's transaction waits for another start of the same key."""
+
+
+@lru_cache(maxsize=1)
+def conf() -> Conf:
+    """The settings in force."""
+    return Conf(**getattr(settings, "OSTINATO", {}))
+
+
+def unknown_keys(given: dict[str, Any]) -> list[str]:
+    """Keys of `settings.OSTINATO` that mean nothing."""
+    known = {f.name for f in fields(Conf)}
+    return sorted(set(given) - known)
+
+
+def _reset(*, setting: str, **_: Any) -> None:
+    if setting == "OSTINATO":
+        conf.cache_clear()
+
+
+setting_changed.connect(_reset)

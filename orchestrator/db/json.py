@@ -1,0 +1,66 @@
+"""The one funnel for JSON: exact big integers, no NUL, no lone surrogates."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+from orchestrator.errors import Invalid
+
+
+_BIG_INTEGER = re.compile(rb"\d{19}")
+
+
+def dumps(value: Any) -> str:
+    """Text for a jsonb parameter; raises Invalid for what PostgreSQL cannot store."""
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+    except (orjson.JSONEncodeError, TypeError):
+        text = _slow_dumps(value)
+    if "\\u0000" in text and _has_nul(text):
+        raise Invalid("The JSON contains a NUL character (\\u0000), which cannot be stored.")
+    return text
+
+
+def _slow_dumps(value: Any) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_unknown)
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid("The JSON contains a lone surrogate, which cannot be stored.") from error
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"The value is not JSON: {error}") from error
+    return text
+
+
+def _unknown(value: Any) -> str:
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat())
+    if hasattr(value, "hex"):
+        return str(value)
+    raise ValueError(f"{type(value).__name__} has no JSON form")
+
+
+def _has_nul(text: str) -> bool:
+    position = text.find("\\u0000")
+    while position >= 0:
+        slashes = 0
+        while position - 1 - slashes >= 0 and text[position - 1 - slashes] == "\\":
+            slashes += 1
+        if slashes % 2 == 0:
+            return True
+        position = text.find("\\u0000", position + 1)
+    return False
+
+
+def loads(data: bytes | str | None) -> Any:
+    """The value of a jsonb column or a request body; integers of any size stay exact."""
+    if data is None:
+        return None
+    text = data.encode() if isinstance(data, str) else data
+    if _BIG_INTEGER.search(text):
+        return json.loads(text)
+    return orjson.loads(text)

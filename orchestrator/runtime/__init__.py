@@ -1,0 +1,1 @@
+"""Loops, wake-ups and the lifeline between a supervisor and its children."""

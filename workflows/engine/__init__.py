@@ -1,0 +1,1 @@
+"""The pure engine: definitions in, decisions out. Standard library and itself only."""

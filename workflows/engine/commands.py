@@ -1,0 +1,113 @@
+"""What a decision asks for: frozen commands, applied by the pass in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from workflows.engine.state import TaskStatus, WorkflowStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TimerSpec:
+    """A deadline to arm with its task: WAIT, POLL or TOTAL."""
+
+    kind: str
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What must be delivered after the commit, if the task it belongs to was really inserted. [INV-6d]"""
+
+    topic: str
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleTask:
+    """Make a task; `queue` None means that no worker runs it. Delays and time-outs are in seconds."""
+
+    id: UUID
+    ref: str
+    iteration: str
+    attempt: int
+    name: str
+    type: str
+    status: TaskStatus
+    input: Any
+    output: Any = None
+    reason: str | None = None
+    cause: str | None = None
+    state: dict[str, Any] | None = None
+    spec: dict[str, Any] | None = None
+    consumed: bool = False
+    queue: str | None = None
+    domain: str | None = None
+    delay_seconds: float = 0
+    priority: int = 0
+    response_seconds: int = 0
+    timeout_seconds: int = 0
+    retried_task_id: UUID | None = None
+    first_scheduled_at: datetime | None = None
+    sub_workflow_id: UUID | None = None
+    timers: tuple[TimerSpec, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTask:
+    """End an open operator, keep its books (a status that is not terminal), or restate an ended task."""
+
+    id: UUID
+    status: TaskStatus
+    output: Any = None
+    reason: str | None = None
+    state: dict[str, Any] | None = None
+    consumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndRun:
+    """End the run; its open tasks are cancelled by whoever applies this."""
+
+    status: WorkflowStatus
+    output: Any = None
+    reason: str | None = None
+    failed_refs: tuple[str, ...] = ()
+    failure_workflow: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something people should see in the history; nothing else changes."""
+
+    kind: str
+    ref: str
+    message: str
+
+
+Command = ScheduleTask | UpdateTask | EndRun | Alert
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one pass does to one run.
+
+    `needs` names refs whose rows must be read before the decision can be made (nothing else is set then);
+    `stuck` names what never ran when nothing is left that could wake the run. [INV-10]
+    """
+
+    commands: tuple[Command, ...] = ()
+    consumed: tuple[UUID, ...] = ()
+    variables: dict[str, Any] | None = None
+    root_ended: bool = False
+    needs: frozenset[str] = frozenset()
+    stuck: tuple[str, ...] = ()
+
+    @property
+    def noop(self) -> bool:
+        """Whether applying it would change nothing."""
+        return not (self.commands or self.consumed or self.needs or self.variables is not None)

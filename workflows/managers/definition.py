@@ -1,0 +1,126 @@
+"""Verbs of definitions and revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from orchestrator.db import json, sql
+from orchestrator.db.ids import new_id
+from orchestrator.db.models import VerbManager
+from orchestrator.db.transactions import requires_transaction
+
+_SQL = sql.load("workflows", "definition.sql")
+_TASK_SQL = sql.load("workflows", "task_definition.sql")
+_REVISION_SQL = sql.load("workflows", "revision.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDefinition:
+    """A workflow definition as it was registered."""
+
+    name: str
+    version: int
+    definition: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+    created_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTaskDefinition:
+    """A task definition as it was registered."""
+
+    name: str
+    definition: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+def _definition(row: tuple[Any, ...]) -> StoredDefinition:
+    return StoredDefinition(row[0], row[1], json.loads(row[2]), *row[3:])
+
+
+class DefinitionManager(VerbManager):
+    """Workflow definitions by (namespace, name, version)."""
+
+    @requires_transaction
+    def upsert(self, namespace: str, name: str, version: int, definition: dict[str, Any], created_by: str | None) -> None:
+        """Register or replace a version; running runs keep their revision."""
+        _SQL.upsert.execute(
+            id=new_id(), namespace=namespace, name=name, version=version, definition=json.dumps(definition), created_by=created_by
+        )
+
+    @requires_transaction
+    def insert(self, namespace: str, name: str, version: int, definition: dict[str, Any], created_by: str | None) -> bool:
+        """Register a version; False when it exists."""
+        return (
+            _SQL.insert.execute(
+                id=new_id(), namespace=namespace, name=name, version=version, definition=json.dumps(definition),
+                created_by=created_by,
+            )
+            == 1
+        )  # fmt: skip
+
+    @requires_transaction
+    def delete(self, namespace: str, name: str, version: int) -> bool:
+        """Unregister a version."""
+        return _SQL.delete.execute(namespace=namespace, name=name, version=version) == 1
+
+    def get(self, namespace: str, name: str, version: int | None = None) -> StoredDefinition | None:
+        """One version, or the latest."""
+        row = _SQL.get.row(namespace=namespace, name=name, version=version)
+        return _definition(row) if row else None
+
+    def find(self, namespace: str, name: str | None = None) -> list[StoredDefinition]:
+        """All versions of one name, or of every name."""
+        return [_definition(row) for row in _SQL.find.rows(namespace=namespace, name=name)]
+
+
+class TaskDefinitionManager(VerbManager):
+    """Task definitions by (namespace, name)."""
+
+    @requires_transaction
+    def upsert(self, namespace: str, name: str, definition: dict[str, Any]) -> None:
+        """Register or replace a task definition; running runs keep what they started with."""
+        _TASK_SQL.upsert.execute(id=new_id(), namespace=namespace, name=name, definition=json.dumps(definition))
+
+    @requires_transaction
+    def update(self, namespace: str, name: str, definition: dict[str, Any]) -> bool:
+        """Replace a task definition; False when there is none of that name."""
+        return _TASK_SQL.update.execute(namespace=namespace, name=name, definition=json.dumps(definition)) == 1
+
+    @requires_transaction
+    def delete(self, namespace: str, name: str) -> bool:
+        """Unregister a task definition."""
+        return _TASK_SQL.delete.execute(namespace=namespace, name=name) == 1
+
+    def find(self, namespace: str, names: Sequence[str] | None = None) -> list[StoredTaskDefinition]:
+        """Task definitions of the given names, or all."""
+        rows = _TASK_SQL.find.rows(namespace=namespace, names=None if names is None else list(names))
+        return [StoredTaskDefinition(row[0], json.loads(row[1]), *row[2:]) for row in rows]
+
+
+class RevisionManager(VerbManager):
+    """Revisions: definition and task definitions, frozen together."""
+
+    def find(self, digest: str) -> UUID | None:
+        """The id of a committed revision of that content."""
+        row = _REVISION_SQL.find.row(digest=digest)
+        return row[0] if row else None
+
+    @requires_transaction
+    def insert(self, digest: str, definition: dict[str, Any], task_definitions: dict[str, Any]) -> UUID:
+        """Store a revision; two of the same content are harmless."""
+        revision_id = new_id()
+        _REVISION_SQL.insert.execute(
+            id=revision_id, digest=digest, definition=json.dumps(definition), task_definitions=json.dumps(task_definitions)
+        )
+        return revision_id
+
+    def read(self, ids: Sequence[UUID]) -> list[tuple[UUID, dict[str, Any], dict[str, Any]]]:
+        """(id, definition, task definitions) of revisions."""
+        return [(row[0], json.loads(row[1]), json.loads(row[2])) for row in _REVISION_SQL.read.rows(ids=list(ids))]

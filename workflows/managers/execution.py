@@ -1,0 +1,167 @@
+"""Verbs of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from orchestrator.db import json, sql
+from orchestrator.db.models import VerbManager
+from orchestrator.db.transactions import requires_transaction
+
+_SQL = sql.load("workflows", "execution.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class NewExecution:
+    """A run to insert; `admitted` False leaves it waiting for admission."""
+
+    id: UUID
+    namespace: str
+    name: str
+    version: int
+    revision_id: UUID
+    input: Any
+    variables: dict[str, Any]
+    priority: int = 0
+    correlation_id: str | None = None
+    idempotency_key: str | None = None
+    task_to_domain: dict[str, str] | None = None
+    parent_workflow_id: UUID | None = None
+    parent_task_id: UUID | None = None
+    depth: int = 0
+    created_by: str | None = None
+    admitted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LockedExecution:
+    """A run under its row lock; JSON columns are decoded."""
+
+    id: UUID
+    namespace: str
+    name: str
+    version: int
+    revision_id: UUID
+    status: str
+    priority: int
+    correlation_id: str | None
+    input: Any
+    output: Any
+    variables: dict[str, Any]
+    task_to_domain: dict[str, str]
+    parent_workflow_id: UUID | None
+    parent_task_id: UUID | None
+    depth: int
+    root_ended: bool
+    reason: str | None
+    created_by: str | None
+    created_at: datetime
+    admitted_at: datetime | None
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a pass leaves of a run that goes on."""
+
+    id: UUID
+    root_ended: bool
+    variables: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ends, whatever the cause."""
+
+    id: UUID
+    status: str
+    output: Any = None
+    reason: str | None = None
+    failed_refs: tuple[str, ...] = ()
+    variables: dict[str, Any] | None = None
+    failure_workflow_id: UUID | None = None
+    root_ended: bool = False
+    failure_workflow_name: str | None = None
+    failure_workflow_version: int | None = None
+
+
+class ExecutionManager(VerbManager):
+    """Runs. Lock order: level 4, by id, after their gates; never the parent's row."""
+
+    @requires_transaction
+    def insert(self, runs: Sequence[NewExecution]) -> None:
+        """Insert runs; their gates are enqueued by the caller in the same transaction."""
+        rows = [
+            {**{f: getattr(run, f) for f in NewExecution.__slots__}, "task_to_domain": run.task_to_domain or {}}
+            for run in runs
+        ]
+        _SQL.insert.execute(rows=json.dumps(rows))
+
+    @requires_transaction
+    def lock(self, ids: Iterable[UUID]) -> list[LockedExecution]:
+        """Lock runs in id order. [INV-4, INV-12]"""
+        load = json.loads
+        return [
+            LockedExecution(*row[:8], load(row[8]), load(row[9]), load(row[10]), load(row[11]), *row[12:])
+            for row in _SQL.lock.rows(ids=sorted(ids))
+        ]
+
+    @requires_transaction
+    def progress(self, rows: Sequence[Progress]) -> None:
+        """Record that a pass went by."""
+        _SQL.progress.send(rows=json.dumps(rows), ids=[row.id for row in rows])
+
+    @requires_transaction
+    def finish(self, ends: Sequence[RunEnd]) -> None:
+        """End runs that have not ended. [INV-11]"""
+        _SQL.finish.send(rows=json.dumps(ends), ids=[end.id for end in ends])
+
+    @requires_transaction
+    def set_status(self, workflow_id: UUID, status: str, *, expected: Sequence[str]) -> bool:
+        """Move a run between RUNNING and PAUSED; False when it is in neither expected status."""
+        return _SQL.set_status.execute(id=workflow_id, status=status, expected=list(expected)) == 1
+
+    @requires_transaction
+    def reopen(
+        self,
+        workflow_id: UUID,
+        *,
+        revision_id: UUID | None = None,
+        version: int | None = None,
+        input: Any = None,
+        variables: dict[str, Any] | None = None,
+    ) -> bool:
+        """Bring an ended run back to RUNNING."""
+        return (
+            _SQL.reopen.execute(
+                id=workflow_id,
+                revision_id=revision_id,
+                version=version,
+                input=None if input is None else json.dumps(input),
+                variables=None if variables is None else json.dumps(variables),
+            )
+            == 1
+        )
+
+    @requires_transaction
+    def set_variables(self, workflow_id: UUID, variables: dict[str, Any]) -> int:
+        """Merge variables into a run's."""
+        return _SQL.set_variables.execute(id=workflow_id, variables=json.dumps(variables))
+
+    @requires_transaction
+    def delete(self, workflow_id: UUID) -> bool:
+        """Delete an ended run."""
+        return _SQL.delete.execute(id=workflow_id) == 1
+
+    def parent_of(self, workflow_id: UUID) -> tuple[str, UUID | None, UUID | None] | None:
+        """(namespace, parent run, parent task) of a run, or None when there is no such run."""
+        row = _SQL.parent_of.row(id=workflow_id)
+        return (row[0], row[1], row[2]) if row else None
+
+    def stuck(self, *, idle: float, batch: int) -> list[UUID]:
+        """Runs that nothing could ever wake, idle for `idle` seconds: each is a bug."""
+        return [row[0] for row in _SQL.stuck.rows(idle=idle, batch=batch)]

@@ -1,0 +1,247 @@
+"""Verbs of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from orchestrator.db import json, sql
+from orchestrator.db.models import VerbManager
+from orchestrator.db.transactions import requires_transaction
+from workflows.engine.state import TaskStatus, TaskView
+
+_SQL = sql.load("workflows", "task.sql")
+_STATUS = {status.value: status for status in TaskStatus}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """How a task ends; `output` None keeps what it had."""
+
+    id: UUID
+    workflow_id: UUID
+    status: str
+    output: Any = None
+    reason: str | None = None
+    cause: str | None = None
+    consumed: bool = False
+    worker_id: str | None = None
+    state: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTask:
+    """A task that a verb really ended."""
+
+    id: UUID
+    workflow_id: UUID
+    ref: str
+    iteration: str
+    attempt: int
+    status: str
+    sub_workflow_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTask:
+    """A task handed to a worker, with its input; JSON columns are decoded."""
+
+    id: UUID
+    workflow_id: UUID
+    lease_token: UUID
+    ref: str
+    iteration: str
+    attempt: int
+    name: str
+    type: str
+    input: Any
+    output: Any
+    spec: Any
+    domain: str | None
+    priority: int
+    poll_count: int
+    response_seconds: int
+    timeout_seconds: int
+    retried_task_id: UUID | None
+    first_scheduled_at: datetime
+    scheduled_at: datetime
+    started_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTask:
+    """Where a task is and who holds it."""
+
+    workflow_id: UUID
+    namespace: str
+    status: str
+    ref: str
+    type: str
+    queue: str | None
+    lease_token: UUID | None
+    worker_id: str | None
+    sub_workflow_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTask:
+    """An open task of a run."""
+
+    id: UUID
+    ref: str
+    iteration: str
+    attempt: int
+    type: str
+    status: str
+    queue: str | None
+    sub_workflow_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class LatestTask:
+    """The newest attempt of a ref and iteration: what a retry makes anew."""
+
+    id: UUID
+    ref: str
+    iteration: str
+    attempt: int
+    name: str
+    type: str
+    status: str
+    queue: str | None
+    domain: str | None
+    priority: int
+    input: Any
+    spec: Any
+    sub_workflow_id: UUID | None
+    response_seconds: int
+    timeout_seconds: int
+    first_scheduled_at: datetime
+
+
+def _view(row: tuple[Any, ...]) -> tuple[UUID, TaskView]:
+    load = json.loads
+    (workflow_id, id, ref, iteration, attempt, name, type, status, consumed, input, output, state, spec, reason, cause,
+     child, worker_id, domain, poll_count, first, scheduled, started, ended) = row  # fmt: skip
+    view = TaskView(
+        id=id, ref=ref, iteration=iteration, attempt=attempt, name=name, type=type, status=_STATUS[status],
+        consumed=consumed, input=load(input), output=load(output), reason=reason, cause=cause, state=load(state),
+        spec=load(spec), scheduled_at=scheduled, started_at=started, ended_at=ended, first_scheduled_at=first,
+        sub_workflow_id=child, worker_id=worker_id, domain=domain, poll_count=poll_count,
+    )  # fmt: skip
+    return workflow_id, view
+
+
+class TaskManager(VerbManager):
+    """Attempts of tasks. Lock order: level 6, after queue rows."""
+
+    @requires_transaction
+    def insert(self, rows: Sequence[dict[str, Any]]) -> set[UUID]:
+        """Insert tasks; returns the ids that were not absorbed by the identity. [INV-6a]"""
+        return {row[0] for row in _SQL.insert.rows(rows=json.dumps(rows))}
+
+    def read_frontier(self, ids: Sequence[UUID]) -> list[tuple[UUID, TaskView]]:
+        """Open tasks and unconsumed ended ones of runs, as (run, task). [INV-8]"""
+        return [_view(row) for row in _SQL.read_frontier.rows(ids=list(ids))]
+
+    def read_refs(self, wanted: Sequence[tuple[UUID, str]]) -> list[tuple[UUID, TaskView]]:
+        """The newest row of each (run, ref)."""
+        rows = _SQL.read_refs.rows(ids=[w for w, _ in wanted], refs=[r for _, r in wanted])
+        return [_view(row) for row in rows]
+
+    def has_any(self, ids: Sequence[UUID]) -> set[UUID]:
+        """Which runs have a task at all. [INV-8]"""
+        return {row[0] for row in _SQL.has_any.rows(ids=list(ids))}
+
+    @requires_transaction
+    def lock(self, tasks: Sequence[tuple[UUID, UUID]]) -> None:
+        """Lock (run, task) rows in order, where rows of several runs meet. [INV-12]"""
+        _SQL.lock.rows(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])
+
+    @requires_transaction
+    def end(self, ends: Sequence[TaskEnd]) -> list[EndedTask]:
+        """End tasks that have not ended; returns those. [INV-7b, INV-11]"""
+        rows = _SQL.end.rows(rows=json.dumps(ends), workflow_ids=list({end.workflow_id for end in ends}))
+        return [EndedTask(*row) for row in rows]
+
+    @requires_transaction
+    def restate(self, rows: Sequence[tuple[UUID, UUID, str]]) -> None:
+        """Give consumed tasks (run, task, status) the status their pass decided."""
+        data = [{"workflow_id": w, "id": t, "status": s} for w, t, s in rows]
+        _SQL.restate.execute(rows=json.dumps(data), workflow_ids=list({w for w, _, _ in rows}))
+
+    @requires_transaction
+    def update_open(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Update the bookkeeping of open operators."""
+        _SQL.update_open.execute(rows=json.dumps(rows), workflow_ids=list({row["workflow_id"] for row in rows}))
+
+    @requires_transaction
+    def consume(self, tasks: Sequence[tuple[UUID, UUID]]) -> None:
+        """Mark exactly the (run, task) rows a pass consumed. [INV-8]"""
+        _SQL.consume.execute(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])
+
+    @requires_transaction
+    def cancel_open(self, workflow_ids: Sequence[UUID], reason: str | None) -> list[EndedTask]:
+        """End every open task of runs that end. [INV-11]"""
+        rows = _SQL.cancel_open.rows(workflow_ids=list(workflow_ids), reason=reason)
+        return [EndedTask(*row) for row in rows]
+
+    @requires_transaction
+    def start(self, leases: Sequence[tuple[UUID, UUID, UUID]], worker_id: str) -> list[StartedTask]:
+        """Start (run, task, token) rows that are SCHEDULED. [INV-7a]"""
+        rows = _SQL.start.rows(
+            workflow_ids=[w for w, _, _ in leases],
+            ids=[t for _, t, _ in leases],
+            tokens=[k for _, _, k in leases],
+            worker_id=worker_id,
+        )
+        load = json.loads
+        return [StartedTask(*row[:8], load(row[8]), load(row[9]), load(row[10]), *row[11:]) for row in rows]
+
+    @requires_transaction
+    def reset(self, leases: Sequence[tuple[UUID, UUID, UUID, Any, int]]) -> set[UUID]:
+        """Put (run, task, token, output, callback seconds) back to SCHEDULED; returns the ids reset. [INV-7a]"""
+        rows = _SQL.reset.rows(
+            workflow_ids=[x[0] for x in leases],
+            ids=[x[1] for x in leases],
+            tokens=[x[2] for x in leases],
+            outputs=[None if x[3] is None else json.dumps(x[3]) for x in leases],
+            callbacks=[x[4] for x in leases],
+        )
+        return {row[0] for row in rows}
+
+    @requires_transaction
+    def touch(self, tasks: Sequence[tuple[UUID, UUID]]) -> None:
+        """Show a heartbeat on (run, task) rows."""
+        _SQL.touch.execute(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])
+
+    def find(self, task_id: UUID) -> FoundTask | None:
+        """Where a task is, known by its id alone."""
+        row = _SQL.find.row(id=task_id)
+        return FoundTask(*row) if row else None
+
+    def find_open(self, workflow_id: UUID, ref: str | None = None) -> list[OpenTask]:
+        """Open tasks of a run, of one ref or all; newest iteration first."""
+        return [OpenTask(*row) for row in _SQL.find_open.rows(workflow_id=workflow_id, ref=ref)]
+
+    def latest_failed(self, workflow_id: UUID) -> list[LatestTask]:
+        """The newest attempt of each ref and iteration of a run."""
+        load = json.loads
+        return [
+            LatestTask(*row[:10], load(row[10]), load(row[11]), *row[12:])
+            for row in _SQL.latest_failed.rows(workflow_id=workflow_id)
+        ]
+
+    @requires_transaction
+    def reopen(self, workflow_id: UUID, ids: Iterable[UUID]) -> int:
+        """Let cancelled operator rows go on."""
+        return _SQL.reopen.execute(workflow_id=workflow_id, ids=list(ids))
+
+    @requires_transaction
+    def delete(self, workflow_id: UUID, ids: Iterable[UUID] | None = None) -> int:
+        """Delete tasks of a run: the named ones, or all."""
+        return _SQL.delete.execute(workflow_id=workflow_id, ids=None if ids is None else list(ids))

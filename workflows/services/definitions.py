@@ -1,0 +1,129 @@
+"""Registration of definitions: validated with positions, versions never half-written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.conf import conf
+from orchestrator.db.locks import Advisory, advisory_key, take_advisory
+from orchestrator.db.transactions import transaction
+from orchestrator.errors import Conflict, Invalid, NotFound
+from workflows.engine.validation import validate, validate_task_definition
+from workflows.managers.definition import StoredDefinition, StoredTaskDefinition
+from workflows.models import TaskDefinition, WorkflowDefinition
+from workflows.services.revisions import missing
+
+
+def check(definition: Any) -> list[tuple[str, str]]:
+    """The problems of a definition as (path, message); nothing is stored."""
+    if not isinstance(definition, dict):
+        return [("", f"a workflow definition must be an object, not {type(definition).__name__}")]
+    problems = [(problem.path, problem.message) for problem in validate(definition)]
+    if conf().REQUIRE_OWNER_EMAIL and not definition.get("ownerEmail"):
+        problems.append(("ownerEmail", "ownerEmail cannot be empty"))
+    return problems
+
+
+def register(namespace: str, definition: Any, *, overwrite: bool, created_by: str | None = None) -> StoredDefinition:
+    """Register a version; raises Invalid with positions, or Conflict when it exists and `overwrite` is off."""
+    problems = check(definition)
+    if problems:
+        raise Invalid(problems=problems)
+    name, version = definition["name"], definition.get("version") or 1
+    complete = {"schemaVersion": 2, **definition, "version": version, "tasks": [_typed(t) for t in definition["tasks"]]}
+    with transaction():
+        take_advisory([advisory_key(Advisory.DEFINITION, namespace, name)])
+        if overwrite:
+            WorkflowDefinition.sql.upsert(namespace, name, version, complete, created_by)
+        elif not WorkflowDefinition.sql.insert(namespace, name, version, complete, created_by):
+            raise Conflict(f"Workflow with {name}.{version} already exists!", name=name, version=version)
+    return get(namespace, name, version)
+
+
+def get(namespace: str, name: str, version: int | None = None) -> StoredDefinition:
+    """One version, or the latest; raises NotFound."""
+    found = WorkflowDefinition.sql.get(namespace, name, version)
+    if found is None:
+        raise NotFound(missing(name, version), name=name)
+    return found
+
+
+def find(namespace: str, name: str | None = None) -> list[StoredDefinition]:
+    """All versions of one name, or of every name."""
+    return WorkflowDefinition.sql.find(namespace, name)
+
+
+def unregister(namespace: str, name: str, version: int) -> None:
+    """Forget a version; runs of it go on. Raises NotFound."""
+    with transaction():
+        if not WorkflowDefinition.sql.delete(namespace, name, version):
+            raise NotFound(missing(name, version), name=name)
+
+
+def register_tasks(namespace: str, definitions: Any) -> None:
+    """Register or replace task definitions, all or none; raises Invalid with positions."""
+    if not isinstance(definitions, list):
+        raise Invalid(problems=[("", "expected a list of task definitions")])
+    problems = [
+        (f"[{i}].{path}" if path else f"[{i}]", message)
+        for i, definition in enumerate(definitions)
+        for path, message in check_task(definition)
+    ]
+    if problems:
+        raise Invalid(problems=problems)
+    with transaction():
+        for definition in sorted(definitions, key=lambda d: str(d["name"])):
+            TaskDefinition.sql.upsert(namespace, definition["name"], definition)
+
+
+def update_task(namespace: str, definition: Any) -> None:
+    """Replace a task definition; raises Invalid or NotFound."""
+    problems = check_task(definition)
+    if problems:
+        raise Invalid(problems=problems)
+    with transaction():
+        if not TaskDefinition.sql.update(namespace, definition["name"], definition):
+            raise NotFound(f"No such task by name {definition['name']}", name=definition["name"])
+
+
+def check_task(definition: Any) -> list[tuple[str, str]]:
+    """The problems of a task definition as (path, message)."""
+    if not isinstance(definition, dict):
+        return [("", f"a task definition must be an object, not {type(definition).__name__}")]
+    problems = [(problem.path, problem.message) for problem in validate_task_definition(definition)]
+    if conf().REQUIRE_OWNER_EMAIL and not definition.get("ownerEmail"):
+        problems.append(("ownerEmail", "ownerEmail cannot be empty"))
+    return problems
+
+
+def get_task(namespace: str, name: str) -> StoredTaskDefinition:
+    """A task definition; raises NotFound."""
+    found = TaskDefinition.sql.find(namespace, [name])
+    if not found:
+        raise NotFound(f"No such taskType found by name: {name}", name=name)
+    return found[0]
+
+
+def find_tasks(namespace: str) -> list[StoredTaskDefinition]:
+    """All task definitions."""
+    return TaskDefinition.sql.find(namespace)
+
+
+def unregister_task(namespace: str, name: str) -> None:
+    """Forget a task definition; raises NotFound."""
+    with transaction():
+        if not TaskDefinition.sql.delete(namespace, name):
+            raise NotFound(f"No such taskType found by name: {name}", name=name)
+
+
+def _typed(task: dict[str, Any]) -> dict[str, Any]:
+    """A task without a type is SIMPLE, at every depth."""
+    copy = {**task, "type": task.get("type") or "SIMPLE"}
+    for key in ("loopOver", "defaultCase"):
+        if copy.get(key):
+            copy[key] = [_typed(child) for child in copy[key]]
+    if copy.get("forkTasks"):
+        copy["forkTasks"] = [[_typed(child) for child in branch] for branch in copy["forkTasks"]]
+    if copy.get("decisionCases"):
+        copy["decisionCases"] = {case: [_typed(child) for child in block] for case, block in copy["decisionCases"].items()}
+    return copy

@@ -1,0 +1,99 @@
+"""Revisions: what a run executes, frozen at its start, and the blueprints compiled from them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+from uuid import UUID
+
+from orchestrator.db import json
+from orchestrator.errors import NotFound
+from workflows.engine.blueprint import Blueprint, compile
+from workflows.models import Revision, TaskDefinition, WorkflowDefinition
+
+_BLUEPRINTS: dict[UUID, Blueprint] = {}
+_KEEP = 2000
+
+
+def resolve_revision(
+    namespace: str, name: str, version: int | None = None, definition: dict[str, Any] | None = None
+) -> tuple[UUID, dict[str, Any]]:
+    """(revision id, frozen definition) of a name, or of a definition given inline; needs a transaction.
+
+    Raises NotFound when there is no such definition.
+    """
+    if definition is None:
+        stored = WorkflowDefinition.sql.get(namespace, name, version)
+        if stored is None:
+            raise NotFound(missing(name, version), name=name)
+        definition = {**stored.definition, "name": stored.name, "version": stored.version}
+    frozen = _freeze_children(namespace, definition)
+    names = sorted({task["name"] for task in every_task(frozen) if isinstance(task.get("name"), str)})
+    tasks = {found.name: found.definition for found in TaskDefinition.sql.find(namespace, names)}
+    digest = hashlib.sha256(json.dumps([frozen, tasks]).encode()).hexdigest()
+    return Revision.sql.find(digest) or Revision.sql.insert(digest, frozen, tasks), frozen
+
+
+def missing(name: str, version: int | None) -> str:
+    """The message for a definition that does not exist."""
+    suffix = "" if version is None else f", version: {version}"
+    return f"No such workflow found by name: {name}{suffix}"
+
+
+def blueprint_for(ids: Iterable[UUID]) -> dict[UUID, Blueprint]:
+    """The compiled blueprints of revisions, from this process's cache or read and compiled."""
+    wanted = set(ids)
+    unknown = [revision for revision in wanted if revision not in _BLUEPRINTS]
+    if unknown:
+        if len(_BLUEPRINTS) > _KEEP:
+            _BLUEPRINTS.clear()
+            unknown = list(wanted)
+        for revision, definition, tasks in Revision.sql.read(unknown):
+            _BLUEPRINTS[revision] = compile(definition, tasks)
+    return {revision: _BLUEPRINTS[revision] for revision in wanted if revision in _BLUEPRINTS}
+
+
+def every_task(definition: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every task of a definition, nested ones included."""
+    waiting = [definition.get("tasks")]
+    while waiting:
+        block = waiting.pop()
+        if not isinstance(block, list):
+            continue
+        for task in block:
+            if isinstance(task, list):
+                waiting.append(task)
+            if not isinstance(task, dict):
+                continue
+            yield task
+            waiting.append(task.get("loopOver"))
+            waiting.append(task.get("defaultCase"))
+            waiting.extend(task.get("forkTasks") or [])
+            waiting.extend((task.get("decisionCases") or {}).values())
+
+
+def _freeze_children(namespace: str, definition: dict[str, Any]) -> dict[str, Any]:
+    """The definition with the latest versions of its sub-workflows written in."""
+    open_children = [
+        task["subWorkflowParam"]
+        for task in every_task(definition)
+        if isinstance(task.get("subWorkflowParam"), dict) and _unpinned(task["subWorkflowParam"])
+    ]
+    if not open_children:
+        return definition
+    copy: dict[str, Any] = json.loads(json.dumps(definition))
+    for task in every_task(copy):
+        child = task.get("subWorkflowParam")
+        if isinstance(child, dict) and _unpinned(child):
+            latest = WorkflowDefinition.sql.get(namespace, child["name"])
+            if latest is not None:
+                child["version"] = latest.version
+    return copy
+
+
+def _unpinned(child: dict[str, Any]) -> bool:
+    name = child.get("name")
+    return (
+        not child.get("version") and not child.get("workflowDefinition") and isinstance(name, str) and "${" not in name
+    )

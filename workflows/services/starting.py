@@ -1,0 +1,176 @@
+"""Starts of runs: idempotent, and joined to the caller's transaction where there is one. [INV-6b]"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import OperationalError
+from psycopg.errors import LockNotAvailable
+
+from orchestrator.conf import conf
+from orchestrator.db import json
+from orchestrator.db.hints import DECIDE, hint
+from orchestrator.db.ids import id_time, new_id
+from orchestrator.db.transactions import in_transaction, joined, savepoint
+from orchestrator.errors import Conflict, IdempotencyMismatch, Invalid, StartInProgress
+from workflows.engine.state import WorkflowStatus
+from workflows.managers.execution import NewExecution
+from workflows.managers.history import NewEvent
+from workflows.managers.timer import NewTimer
+from workflows.models import DecideQueue, Execution, HistoryEvent, IdempotencyKey, Timer
+from workflows.services.definitions import check
+from workflows.services.revisions import resolve_revision
+
+STRATEGIES = ("FAIL", "RETURN_EXISTING", "FAIL_ON_RUNNING")
+USER = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """What to start. `scope` separates the engine's idempotency keys from the users'."""
+
+    name: str
+    version: int | None = None
+    input: dict[str, Any] = field(default_factory=dict)
+    namespace: str = "default"
+    correlation_id: str | None = None
+    priority: int = 0
+    idempotency_key: str | None = None
+    idempotency_strategy: str = "FAIL"
+    task_to_domain: dict[str, str] = field(default_factory=dict)
+    definition: dict[str, Any] | None = None
+    created_by: str | None = None
+    workflow_id: UUID | None = None
+    parent_workflow_id: UUID | None = None
+    parent_task_id: UUID | None = None
+    depth: int = 0
+    scope: str = USER
+
+
+def start_workflow(name: str, input: dict[str, Any] | None = None, **options: Any) -> UUID:
+    """Start a workflow; inside `transaction.atomic()` the run commits or rolls back with the caller's rows.
+
+    `options` are the fields of StartRequest. Returns the run's id. Raises NotFound, Invalid, Conflict,
+    IdempotencyMismatch, or StartInProgress (try again).
+    """
+    options.setdefault("namespace", conf().DEFAULT_NAMESPACE)
+    return start(StartRequest(name, input={} if input is None else input, **options))
+
+
+def start(request: StartRequest) -> UUID:
+    """Start a run, or return the one its idempotency key already belongs to."""
+    _check(request)
+    workflow_id = request.workflow_id or new_id()
+    in_callers_transaction = in_transaction()
+    with joined():
+        if request.idempotency_key:
+            owner = _claim_key(request, workflow_id, wait_bounded=in_callers_transaction)
+            if owner != workflow_id:
+                return owner
+        _insert(request, workflow_id)
+    return workflow_id
+
+
+def _check(request: StartRequest) -> None:
+    problems: list[tuple[str, str]] = []
+    if not request.name or not isinstance(request.name, str):
+        problems.append(("name", "Workflow name cannot be null or empty"))
+    if not isinstance(request.input, dict):
+        problems.append(("input", f"expected an object, got {type(request.input).__name__}"))
+    if type(request.priority) is not int or not 0 <= request.priority <= 99:
+        problems.append(("priority", f"expected a whole number from 0 to 99, got {request.priority!r}"))
+    if request.idempotency_strategy not in STRATEGIES:
+        problems.append(("idempotencyStrategy", f"expected one of {', '.join(STRATEGIES)}"))
+    if request.definition is not None:
+        problems += [(f"workflowDef.{path}", message) for path, message in check(request.definition)]
+    if problems:
+        raise Invalid(problems=problems)
+    if request.depth > conf().MAX_DEPTH:
+        raise Invalid(f"Sub-workflows are nested deeper than {conf().MAX_DEPTH}: does {request.name} start itself?")
+
+
+def _claim_key(request: StartRequest, workflow_id: UUID, *, wait_bounded: bool) -> UUID:
+    """The run that owns the key: ours, or the winner's. A loser whose winner rolled back becomes the winner."""
+    key, scope, namespace = str(request.idempotency_key), request.scope, request.namespace
+    digest = _digest(request)
+    for _ in range(5):
+        with _bounded_wait(key) if wait_bounded else savepoint():
+            if IdempotencyKey.sql.claim(namespace, scope, key, workflow_id, digest):
+                return workflow_id
+        owner = IdempotencyKey.sql.find(namespace, scope, key)
+        if owner is None:
+            continue
+        if owner.request_hash != digest:
+            raise IdempotencyMismatch(key=key, workflow_id=owner.workflow_id)
+        if request.idempotency_strategy == "RETURN_EXISTING":
+            return owner.workflow_id
+        running = owner.status is not None and not WorkflowStatus(owner.status).terminal
+        if request.idempotency_strategy == "FAIL" or running:
+            raise Conflict(f"A workflow with idempotency key {key} exists: {owner.workflow_id}", workflow_id=owner.workflow_id)
+        if IdempotencyKey.sql.take_over(namespace, scope, key, workflow_id, digest, owner.workflow_id):
+            return workflow_id
+    raise StartInProgress(key=key)
+
+
+@contextmanager
+def _bounded_wait(key: str) -> Iterator[None]:
+    """In a caller's transaction, do not wait for ever for another caller's; ours stays usable."""
+    try:
+        with savepoint():
+            IdempotencyKey.sql.set_lock_timeout(int(conf().START_LOCK_SECONDS * 1000))
+            yield
+            IdempotencyKey.sql.set_lock_timeout(0)
+    except OperationalError as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            raise StartInProgress(key=key) from error
+        raise
+
+
+def _digest(request: StartRequest) -> str:
+    parts = [request.name, request.version, request.input, request.correlation_id, request.definition]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _insert(request: StartRequest, workflow_id: UUID) -> None:
+    """The gate, the run, its first event and its deadline, in lock order."""
+    DecideQueue.sql.enqueue([workflow_id])
+    revision_id, definition = resolve_revision(request.namespace, request.name, request.version, request.definition)
+    template = definition.get("inputTemplate") or {}
+    run = NewExecution(
+        id=workflow_id,
+        namespace=request.namespace,
+        name=definition["name"],
+        version=definition.get("version") or 1,
+        revision_id=revision_id,
+        input={**template, **request.input},
+        variables=definition.get("variables") or {},
+        priority=request.priority,
+        correlation_id=request.correlation_id,
+        idempotency_key=request.idempotency_key if request.scope == USER else None,
+        task_to_domain=request.task_to_domain,
+        parent_workflow_id=request.parent_workflow_id,
+        parent_task_id=request.parent_task_id,
+        depth=request.depth,
+        created_by=request.created_by,
+    )
+    Execution.sql.insert([run])
+    arm_deadline(request.namespace, workflow_id, definition)
+    event = {"name": run.name, "version": run.version, "correlationId": run.correlation_id}
+    HistoryEvent.sql.append([NewEvent(workflow_id, "workflow.started", event)])
+    hint(DECIDE)
+
+
+def arm_deadline(namespace: str, workflow_id: UUID, definition: dict[str, Any]) -> None:
+    """Arm the workflow's own time-out, counted from its start or its latest revival."""
+    seconds = definition.get("timeoutSeconds") or 0
+    if seconds > 0:
+        due = id_time(new_id()) + timedelta(seconds=seconds)
+        Timer.sql.insert([NewTimer(namespace, "WORKFLOW", workflow_id, due)])
+
+

@@ -1,0 +1,26 @@
+-- workflows_workflowdefinition, workflows_taskdefinition, workflows_revision: what may be run. Version numbers and
+-- overwrites are serialised by the advisory lock (namespace, name); revisions are never changed.
+
+-- name: upsert
+INSERT INTO workflows_workflowdefinition AS d (id, namespace, name, version, definition, created_at, updated_at, created_by)
+VALUES (%(id)s, %(namespace)s, %(name)s, %(version)s, %(definition)s::jsonb, now(), now(), %(created_by)s)
+ON CONFLICT (namespace, name, version) DO UPDATE SET definition = EXCLUDED.definition, updated_at = now()
+
+-- name: insert
+INSERT INTO workflows_workflowdefinition (id, namespace, name, version, definition, created_at, updated_at, created_by)
+VALUES (%(id)s, %(namespace)s, %(name)s, %(version)s, %(definition)s::jsonb, now(), now(), %(created_by)s)
+ON CONFLICT (namespace, name, version) DO NOTHING
+
+-- name: delete
+DELETE FROM workflows_workflowdefinition WHERE namespace = %(namespace)s AND name = %(name)s AND version = %(version)s
+
+-- name: get
+-- Version null means the latest.
+SELECT name, version, definition, created_at, updated_at, created_by FROM workflows_workflowdefinition
+ WHERE namespace = %(namespace)s AND name = %(name)s AND (%(version)s::integer IS NULL OR version = %(version)s)
+ ORDER BY version DESC LIMIT 1
+
+-- name: find
+-- Name null means all.
+SELECT name, version, definition, created_at, updated_at, created_by FROM workflows_workflowdefinition
+ WHERE namespace = %(namespace)s AND (%(name)s::text IS NULL OR name = %(name)s) ORDER BY name, version

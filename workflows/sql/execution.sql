@@ -1,0 +1,80 @@
+-- workflows_execution: a run. Lock order: level 4, own runs only, by id, after their gates; a parent's row is never
+-- locked by a child. The key never changes, so NO KEY UPDATE is enough.
+
+-- name: insert
+INSERT INTO workflows_execution (id, namespace, name, version, revision_id, status, priority, correlation_id, idempotency_key,
+    input, variables, task_to_domain, parent_workflow_id, parent_task_id, depth, created_by, created_at, updated_at, admitted_at)
+SELECT id, namespace, name, version, revision_id, 'RUNNING', priority, correlation_id, idempotency_key, input, variables,
+       task_to_domain, parent_workflow_id, parent_task_id, depth, created_by, now(), now(), CASE WHEN admitted THEN now() END
+  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, namespace text, name text, version integer, revision_id uuid,
+       priority smallint, correlation_id text, idempotency_key text, input jsonb, variables jsonb, task_to_domain jsonb,
+       parent_workflow_id uuid, parent_task_id uuid, depth smallint, created_by text, admitted boolean)
+
+-- name: lock
+-- lock: EXECUTION
+-- INV-4: one evaluation or operator action per run. Its own statement (rule S): it reads nothing else that the lock
+-- protects. INV-12: in id order.
+SELECT id, namespace, name, version, revision_id, status, priority, correlation_id, input, output, variables, task_to_domain,
+       parent_workflow_id, parent_task_id, depth, root_ended, reason, created_by, created_at, admitted_at, now()
+  FROM workflows_execution
+ WHERE id = ANY(%(ids)s::uuid[])
+ ORDER BY id FOR NO KEY UPDATE
+
+-- name: progress
+-- lock: EXECUTION
+UPDATE workflows_execution e
+   SET updated_at = now(), root_ended = r.root_ended, variables = COALESCE(r.variables, e.variables)
+  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, root_ended boolean, variables jsonb)
+ WHERE e.id = r.id AND e.id = ANY(%(ids)s::uuid[])
+
+-- name: finish
+-- lock: EXECUTION
+-- INV-11: the one statement that ends a run; a run that has ended stays ended.
+UPDATE workflows_execution e
+   SET status = r.status, output = r.output, reason = r.reason, failed_refs = r.failed_refs,
+       variables = COALESCE(r.variables, e.variables), failure_workflow_id = r.failure_workflow_id,
+       root_ended = r.root_ended, ended_at = now(), updated_at = now()
+  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, status text, output jsonb, reason text, failed_refs jsonb,
+       variables jsonb, failure_workflow_id uuid, root_ended boolean)
+ WHERE e.id = r.id AND e.id = ANY(%(ids)s::uuid[])
+   AND e.status IN ('RUNNING', 'PAUSED')
+
+-- name: set_status
+-- lock: EXECUTION
+-- Guarded: the caller names the statuses it may leave.
+UPDATE workflows_execution
+   SET status = %(status)s, updated_at = now()
+ WHERE id = %(id)s AND status = ANY(%(expected)s::text[])
+
+-- name: reopen
+-- lock: EXECUTION
+-- A retry, rerun or restart brings an ended run back; the caller holds its gate.
+UPDATE workflows_execution
+   SET status = 'RUNNING', output = NULL, reason = NULL, failed_refs = NULL, ended_at = NULL, root_ended = false,
+       failure_workflow_id = NULL, last_retried_at = now(), updated_at = now(),
+       revision_id = COALESCE(%(revision_id)s::uuid, revision_id), version = COALESCE(%(version)s::integer, version),
+       input = COALESCE(%(input)s::jsonb, input), variables = COALESCE(%(variables)s::jsonb, variables)
+ WHERE id = %(id)s AND ended_at IS NOT NULL
+
+-- name: set_variables
+-- lock: EXECUTION
+UPDATE workflows_execution SET variables = variables || %(variables)s::jsonb, updated_at = now() WHERE id = %(id)s
+
+-- name: delete
+-- lock: EXECUTION
+DELETE FROM workflows_execution WHERE id = %(id)s AND ended_at IS NOT NULL
+
+-- name: parent_of
+-- Immutable, so it may be read before the gate is held: it tells which gates to take.
+SELECT namespace, parent_workflow_id, parent_task_id FROM workflows_execution WHERE id = %(id)s
+
+-- name: stuck
+-- The sweeper's question: RUNNING, admitted, idle, and nothing that could ever wake it.
+SELECT e.id FROM workflows_execution e
+ WHERE e.status = 'RUNNING' AND e.admitted_at IS NOT NULL AND e.updated_at < now() - make_interval(secs => %(idle)s)
+   AND NOT EXISTS (SELECT 1 FROM workflows_decidequeue q WHERE q.workflow_id = e.id)
+   AND NOT EXISTS (SELECT 1 FROM workflows_timer t WHERE t.workflow_id = e.id AND NOT t.quarantined)
+   AND NOT EXISTS (SELECT 1 FROM dispatch_queuedtask d WHERE d.workflow_id = e.id)
+   AND NOT EXISTS (SELECT 1 FROM workflows_task t WHERE t.workflow_id = e.id AND t.ended_at IS NULL
+                    AND t.type IN ('WAIT', 'HUMAN', 'SUB_WORKFLOW'))
+ ORDER BY e.id LIMIT %(batch)s

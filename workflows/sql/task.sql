@@ -1,0 +1,159 @@
+-- workflows_task: attempts of tasks. Lock order: level 6, after queue rows. Every statement carries the run's id, so that
+-- it prunes partitions.
+
+-- name: insert
+-- INV-6a: identity is (run, ref, iteration path, attempt); an absorbed insert returns no id and earns one more pass.
+INSERT INTO workflows_task (id, workflow_id, namespace, ref, iteration, attempt, name, type, status, consumed, queue, domain,
+    priority, input, output, state, spec, reason, cause, response_seconds, timeout_seconds, retried_task_id, sub_workflow_id,
+    first_scheduled_at, scheduled_at, started_at, updated_at, ended_at)
+SELECT id, workflow_id, namespace, ref, iteration, attempt, name, type, status, consumed, queue, domain, priority, input, output,
+       state, spec, reason, cause, response_seconds, timeout_seconds, retried_task_id, sub_workflow_id,
+       COALESCE(first_scheduled_at, now()), now(), CASE WHEN status <> 'SCHEDULED' THEN now() END, now(),
+       CASE WHEN ended THEN now() END
+  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, namespace text, ref text, iteration text,
+       attempt integer, name text, type text, status text, consumed boolean, queue text, domain text, priority smallint,
+       input jsonb, output jsonb, state jsonb, spec jsonb, reason text, cause text, response_seconds integer,
+       timeout_seconds integer, retried_task_id uuid, sub_workflow_id uuid, first_scheduled_at timestamptz, ended boolean)
+ON CONFLICT (workflow_id, ref, iteration, attempt) DO NOTHING
+RETURNING id
+
+-- name: read_frontier
+-- Open tasks and ended ones that no pass has consumed (INV-8): never the whole run. Payloads of queued tasks that are
+-- still open are of no use to a pass and stay where they are.
+SELECT workflow_id, id, ref, iteration, attempt, name, type, status, consumed, CASE WHEN queue IS NULL THEN input END,
+       CASE WHEN queue IS NULL THEN output END, state, spec, reason, cause, sub_workflow_id, worker_id, domain, poll_count,
+       first_scheduled_at, scheduled_at, started_at, ended_at
+  FROM workflows_task WHERE workflow_id = ANY(%(ids)s::uuid[]) AND ended_at IS NULL
+UNION ALL
+SELECT workflow_id, id, ref, iteration, attempt, name, type, status, consumed, input, output, state, spec, reason, cause,
+       sub_workflow_id, worker_id, domain, poll_count, first_scheduled_at, scheduled_at, started_at, ended_at
+  FROM workflows_task WHERE workflow_id = ANY(%(ids)s::uuid[]) AND ended_at IS NOT NULL AND NOT consumed
+
+-- name: read_refs
+-- The newest row of each named ref: latest iteration, finished attempts before pending ones, latest attempt.
+SELECT t.workflow_id, t.id, t.ref, t.iteration, t.attempt, t.name, t.type, t.status, t.consumed, t.input, t.output, t.state,
+       t.spec, t.reason, t.cause, t.sub_workflow_id, t.worker_id, t.domain, t.poll_count, t.first_scheduled_at,
+       t.scheduled_at, t.started_at, t.ended_at
+  FROM unnest(%(ids)s::uuid[], %(refs)s::text[]) AS u(workflow_id, ref)
+ CROSS JOIN LATERAL (
+    SELECT * FROM workflows_task t
+     WHERE t.workflow_id = u.workflow_id AND t.ref = u.ref
+     ORDER BY string_to_array(t.iteration, '.')::integer[] DESC, (t.ended_at IS NOT NULL) DESC, t.attempt DESC
+     LIMIT 1) t
+
+-- name: has_any
+-- INV-8: "not started" is its own fact, not the absence of unconsumed rows.
+SELECT id FROM unnest(%(ids)s::uuid[]) AS id WHERE EXISTS (SELECT 1 FROM workflows_task t WHERE t.workflow_id = id)
+
+-- name: lock
+-- lock: TASK
+-- Where rows of several runs meet (parents' tasks), they are locked in order before they are written (INV-12).
+SELECT id FROM workflows_task
+ WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND id = ANY(%(ids)s::uuid[])
+ ORDER BY workflow_id, id FOR NO KEY UPDATE
+
+-- name: end
+-- lock: TASK
+-- INV-7b, INV-11: the one statement that ends tasks; a task that has ended stays ended.
+UPDATE workflows_task t
+   SET status = r.status, output = COALESCE(r.output, t.output), reason = r.reason, cause = r.cause,
+       consumed = r.consumed, worker_id = COALESCE(r.worker_id, t.worker_id), state = COALESCE(r.state, t.state),
+       lease_token = NULL, started_at = COALESCE(t.started_at, now()), ended_at = now(), updated_at = now()
+  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, status text, output jsonb, reason text, cause text,
+       consumed boolean, worker_id text, state jsonb)
+ WHERE t.workflow_id = r.workflow_id AND t.id = r.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
+   AND t.ended_at IS NULL
+RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.status, t.sub_workflow_id
+
+-- name: restate
+-- lock: TASK
+-- An optional failure becomes COMPLETED_WITH_ERRORS in the pass that consumes it; only an evaluation does this.
+UPDATE workflows_task t
+   SET status = r.status, consumed = true, updated_at = now()
+  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, status text)
+ WHERE t.workflow_id = r.workflow_id AND t.id = r.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
+
+-- name: update_open
+-- lock: TASK
+-- Bookkeeping of an open operator (a join's count, a loop's turn).
+UPDATE workflows_task t
+   SET state = COALESCE(r.state, t.state), output = COALESCE(r.output, t.output), updated_at = now()
+  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, state jsonb, output jsonb)
+ WHERE t.workflow_id = r.workflow_id AND t.id = r.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
+   AND t.ended_at IS NULL
+
+-- name: consume
+-- lock: TASK
+-- INV-8: exactly the rows this pass consumed; a rollback un-marks them.
+UPDATE workflows_task t SET consumed = true
+  FROM unnest(%(workflow_ids)s::uuid[], %(ids)s::uuid[]) AS u(workflow_id, id)
+ WHERE t.workflow_id = u.workflow_id AND t.id = u.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
+
+-- name: cancel_open
+-- lock: TASK
+-- INV-11: the end of a run ends every open task of it.
+UPDATE workflows_task
+   SET status = 'CANCELED', reason = COALESCE(reason, %(reason)s), consumed = true, lease_token = NULL, ended_at = now(),
+       updated_at = now()
+ WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND ended_at IS NULL
+RETURNING id, workflow_id, ref, iteration, attempt, status, sub_workflow_id
+
+-- name: start
+-- lock: TASK
+-- INV-7a: the task's start is part of its lease. A task that is not SCHEDULED cannot be handed out.
+UPDATE workflows_task t
+   SET status = 'IN_PROGRESS', worker_id = %(worker_id)s, lease_token = u.token, started_at = COALESCE(t.started_at, now()),
+       poll_count = t.poll_count + 1, updated_at = now()
+  FROM unnest(%(workflow_ids)s::uuid[], %(ids)s::uuid[], %(tokens)s::uuid[]) AS u(workflow_id, id, token)
+ WHERE t.workflow_id = u.workflow_id AND t.id = u.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
+   AND t.status = 'SCHEDULED'
+RETURNING t.id, t.workflow_id, t.lease_token, t.ref, t.iteration, t.attempt, t.name, t.type, t.input, t.output, t.spec,
+       t.domain, t.priority, t.poll_count, t.response_seconds, t.timeout_seconds, t.retried_task_id, t.first_scheduled_at,
+       t.scheduled_at, t.started_at, t.updated_at
+
+-- name: reset
+-- lock: TASK
+-- INV-7a: back to SCHEDULED (release, defer, reclaim), only while the named lease still holds it.
+UPDATE workflows_task t
+   SET status = 'SCHEDULED', lease_token = NULL, updated_at = now(), output = COALESCE(u.output::jsonb, t.output),
+       callback_seconds = u.callback
+  FROM unnest(%(workflow_ids)s::uuid[], %(ids)s::uuid[], %(tokens)s::uuid[], %(outputs)s::text[], %(callbacks)s::integer[])
+       AS u(workflow_id, id, token, output, callback)
+ WHERE t.workflow_id = u.workflow_id AND t.id = u.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
+   AND t.lease_token = u.token AND t.status = 'IN_PROGRESS'
+RETURNING t.id
+
+-- name: touch
+-- lock: TASK
+-- A heartbeat shows on the task; nothing else of it changes.
+UPDATE workflows_task SET updated_at = now()
+ WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND id = ANY(%(ids)s::uuid[]) AND ended_at IS NULL
+
+-- name: find
+SELECT workflow_id, namespace, status, ref, type, queue, lease_token, worker_id, sub_workflow_id
+  FROM workflows_task WHERE id = %(id)s
+
+-- name: find_open
+-- Open tasks of a run by ref, newest iteration and attempt first; `ref` may be null for all.
+SELECT id, ref, iteration, attempt, type, status, queue, sub_workflow_id
+  FROM workflows_task
+ WHERE workflow_id = %(workflow_id)s AND ended_at IS NULL AND (%(ref)s::text IS NULL OR ref = %(ref)s)
+ ORDER BY string_to_array(iteration, '.')::integer[] DESC, attempt DESC
+
+-- name: latest_failed
+-- What a retry brings back: the newest attempt of each ref and iteration, where it ended badly.
+SELECT DISTINCT ON (ref, iteration) id, ref, iteration, attempt, name, type, status, queue, domain, priority, input, spec,
+       sub_workflow_id, response_seconds, timeout_seconds, first_scheduled_at
+  FROM workflows_task WHERE workflow_id = %(workflow_id)s
+ ORDER BY ref, iteration, attempt DESC
+
+-- name: reopen
+-- lock: TASK
+-- An operator row that was cancelled with its run (JOIN, DO_WHILE) goes on where it was.
+UPDATE workflows_task
+   SET status = 'IN_PROGRESS', reason = NULL, cause = NULL, ended_at = NULL, consumed = false, updated_at = now()
+ WHERE workflow_id = %(workflow_id)s AND id = ANY(%(ids)s::uuid[]) AND ended_at IS NOT NULL
+
+-- name: delete
+-- lock: TASK
+DELETE FROM workflows_task WHERE workflow_id = %(workflow_id)s AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
