@@ -88,7 +88,13 @@ class EmbeddedPostgres:
             self._refuse_live_process()
         else:
             self._initdb(binaries)
-        self._make_socket_folder()
+
+    def describe(self) -> str:
+        """One line for a person: version and data folder; changes nothing, raises when it cannot work."""
+        binaries = _wheel_binaries() or _system_binaries()
+        if (self.data_dir / "PG_VERSION").exists():
+            self._refuse_other_version(binaries)
+        return f"version {_major(binaries)} from {binaries}, data in {self.data_dir}"
 
     def _place_data_folder(self) -> None:
         """A database user that cannot enter our folder gets one it can, behind a symbolic link."""
@@ -199,6 +205,7 @@ class EmbeddedPostgres:
         """
         if self._bin is None:
             self.prepare()
+        self._make_socket_folder()
         command = [sys.executable, "-S", "-E", lifeline_module.__file__, "--stop-signal", str(int(signal.SIGINT))]
         if self._owner:
             command += ["--uid", str(self._owner.uid), "--gid", str(self._owner.gid)]

@@ -130,6 +130,7 @@ def test_the_server_ends_with_a_supervisor_that_is_killed(folder: Path) -> None:
     supervisor.wait()
     supervisor.stdout.close()
     eventually(lambda: not lock.exists())
+    EmbeddedPostgres(folder / "postgres", FAST).stop()
 
 
 def test_the_wheel_runs_from_a_copy_of_its_layout(folder: Path) -> None:

@@ -97,7 +97,7 @@ class Decision:
     """What one pass does to one run.
 
     `needs` names refs whose rows must be read before the decision can be made (nothing else is set then);
-    `stuck` names what never ran when nothing is left that could wake the run. [INV-10]
+    `again` asks for one more pass; `stuck` names what never ran when nothing is left that could wake the run. [INV-10]
     """
 
     commands: tuple[Command, ...] = ()
@@ -106,8 +106,9 @@ class Decision:
     root_ended: bool = False
     needs: frozenset[str] = frozenset()
     stuck: tuple[str, ...] = ()
+    again: bool = False
 
     @property
     def noop(self) -> bool:
         """Whether applying it would change nothing."""
-        return not (self.commands or self.consumed or self.needs or self.variables is not None)
+        return not (self.commands or self.consumed or self.needs or self.again or self.variables is not None)

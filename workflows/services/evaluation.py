@@ -143,7 +143,7 @@ def evaluate(claim: Claim, parents: set[UUID] | None = None) -> PassResult:
                 back.append((requests[item.run.id], parent))
             else:
                 now.append(item)
-        again = apply_decisions(now)
+        again = apply_decisions(now) | {item.run.id for item in now if item.decision.again}
         if back:
             DecideQueue.sql.put_back(back)
         if again:
@@ -206,8 +206,8 @@ class _Waiting:
     loaded: frozenset[str] = frozenset()
 
     def with_rows(self, rows: Sequence[TaskView], needs: frozenset[str]) -> _Waiting:
-        known = {task.id for task in self.tasks}
-        tasks = self.tasks + tuple(task for task in rows if task.id not in known)
+        read = {task.id for task in rows}  # these come with their payloads, open tasks of the frontier without
+        tasks = tuple(task for task in self.tasks if task.id not in read) + tuple(rows)
         return _Waiting(self.run, self.blueprint, tasks, self.has_any_task, self.loaded | needs)
 
     def decide(self) -> Decision:

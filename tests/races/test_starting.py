@@ -1,0 +1,107 @@
+"""Idempotent starts, alone and inside a caller's transaction. [INV-6b]"""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection, transaction
+
+from orchestrator.errors import Conflict, IdempotencyMismatch, StartInProgress
+from tests import flows
+from tests.support import Contender, race
+from workflows import start_workflow
+from workflows.models import Execution
+
+pytestmark = pytest.mark.usefixtures("committed")
+
+
+@pytest.fixture
+def name() -> str:
+    return flows.register(flows.simple("a"))
+
+
+@pytest.mark.invariant("INV-6b")
+def test_twenty_starts_with_one_key_make_one_run(name: str) -> None:
+    key = flows.unique("key")
+    ids = race(20, lambda _: start_workflow(name, {}, idempotency_key=key, idempotency_strategy="RETURN_EXISTING"))
+    assert len(set(ids)) == 1
+    assert Execution.objects.filter(name=name).count() == 1
+
+
+@pytest.mark.invariant("INV-6b")
+def test_a_loser_in_a_callers_transaction_gets_the_winners_run(name: str) -> None:
+    key = flows.unique("key")
+    options = {"idempotency_key": key, "idempotency_strategy": "RETURN_EXISTING"}
+
+    def lose() -> object:
+        with transaction.atomic():
+            return start_workflow(name, {}, **options)
+
+    with transaction.atomic():
+        winner = start_workflow(name, {}, **options)
+        loser = Contender(lose).until_blocked()
+    assert loser.result() == winner
+
+
+@pytest.mark.invariant("INV-6b")
+def test_a_loser_becomes_the_winner_when_the_winner_rolls_back(name: str) -> None:
+    key = flows.unique("key")
+    options = {"idempotency_key": key, "idempotency_strategy": "RETURN_EXISTING"}
+    with pytest.raises(RuntimeError), transaction.atomic():
+        first = start_workflow(name, {}, **options)
+        loser = Contender(lambda: start_workflow(name, {}, **options)).until_blocked()
+        raise RuntimeError("the caller fails")
+    second = loser.result()
+    assert second != first
+    assert [e.id for e in Execution.objects.filter(name=name)] == [second]
+
+
+@pytest.mark.invariant("INV-6b")
+def test_a_joined_start_does_not_wait_for_ever_and_leaves_the_caller_usable(name: str, settings: object) -> None:
+    settings.OSTINATO = {**settings.OSTINATO, "START_LOCK_SECONDS": 0.2}  # type: ignore[attr-defined]
+    key = flows.unique("key")
+
+    def wait() -> str:
+        with transaction.atomic():
+            with pytest.raises(StartInProgress):
+                start_workflow(name, {}, idempotency_key=key)
+            with connection.cursor() as cursor:
+                cursor.execute("SHOW lock_timeout")
+                return str(cursor.fetchone()[0])
+
+    with transaction.atomic():
+        start_workflow(name, {}, idempotency_key=key)
+        assert Contender(wait).result() == "0"
+
+
+def test_strategies_and_the_request_hash(name: str) -> None:
+    key = flows.unique("key")
+    run = start_workflow(name, {"a": 1}, idempotency_key=key)
+    with pytest.raises(Conflict):
+        start_workflow(name, {"a": 1}, idempotency_key=key)
+    with pytest.raises(IdempotencyMismatch):
+        start_workflow(name, {"a": 2}, idempotency_key=key, idempotency_strategy="RETURN_EXISTING")
+    with pytest.raises(Conflict):
+        start_workflow(name, {"a": 1}, idempotency_key=key, idempotency_strategy="FAIL_ON_RUNNING")
+    flows.finish(["a"])
+    assert flows.status(run) == "COMPLETED"
+    again = start_workflow(name, {"a": 1}, idempotency_key=key, idempotency_strategy="FAIL_ON_RUNNING")
+    assert again != run
+
+
+def test_a_run_commits_or_rolls_back_with_its_caller(name: str) -> None:
+    with pytest.raises(RuntimeError), transaction.atomic():
+        start_workflow(name, {})
+        raise RuntimeError("the caller fails")
+    assert not Execution.objects.filter(name=name).exists()
+    with transaction.atomic():
+        run = start_workflow(name, {})
+    assert flows.status(run) == "RUNNING"
+
+
+@pytest.mark.invariant("INV-9")
+def test_a_joined_start_holds_no_advisory_lock(name: str) -> None:
+    with transaction.atomic():
+        start_workflow(name, {}, idempotency_key=flows.unique("key"))
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()")
+            assert cursor.fetchone()[0] == 0

@@ -1,0 +1,179 @@
+"""JSONPath after a root, compiled to steps: names, indexes, quoted keys, slices, wildcards, `..name` and `.length()`.
+
+A definite path yields its value or null; one with a wildcard, slice or `..` yields a list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+class PathError(ValueError):
+    """Unsupported or malformed syntax at `position`."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True)
+class Wildcard:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Descend:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Steps of type str (key), int (index), slice, Wildcard, Descend, Function, or a template (a key to resolve)."""
+
+    steps: tuple[Any, ...]
+    definite: bool
+
+
+_NAME = re.compile(r"[^.\[\]()?*]+")
+_INDEX = re.compile(r"\[\s*(-?\d+)\s*\]")
+_SLICE = re.compile(r"\[\s*(-?\d*)\s*:\s*(-?\d*)\s*\]")
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "length": lambda v: len(v) if isinstance(v, (list, dict, str)) else None,
+    "size": lambda v: len(v) if isinstance(v, (list, dict, str)) else None,
+    "min": lambda v: min(v) if _numbers(v) else None,
+    "max": lambda v: max(v) if _numbers(v) else None,
+    "sum": lambda v: sum(v) if _numbers(v) else None,
+    "avg": lambda v: sum(v) / len(v) if _numbers(v) else None,
+    "keys": lambda v: list(v) if isinstance(v, dict) else None,
+}
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(item) in (int, float) for item in value)
+
+
+def parse_path(text: str, key: Callable[[str], Any]) -> tuple[str, Path]:
+    """(root, path) of the inside of an expression; `key` compiles quoted keys that hold expressions."""
+    match = re.match(r"[^.\[]+", text)
+    if match is None:
+        raise PathError("expected a name", 0)
+    root, position = match.group().strip(), match.end()
+    steps: list[Any] = []
+    definite = True
+    while position < len(text):
+        step, position = _step(text, position, key)
+        definite = definite and not isinstance(step, (Wildcard, Descend, slice))
+        steps.append(step)
+    return root, Path(tuple(steps), definite)
+
+
+def _step(text: str, position: int, key: Callable[[str], Any]) -> tuple[Any, int]:
+    if text.startswith("..", position):
+        match = _NAME.match(text, position + 2)
+        if match is None:
+            raise PathError("expected a name after '..'", position)
+        return Descend(match.group()), match.end()
+    if text[position] == ".":
+        return _dotted(text, position)
+    if text[position] != "[":
+        raise PathError(f"expected '.' or '[', got {text[position]!r}", position)
+    if text.startswith("[*]", position):
+        return Wildcard(), position + 3
+    quote = text[position + 1 : position + 2]
+    if quote in ("'", '"'):
+        end = text.find(quote + "]", position + 2)
+        if end < 0:
+            raise PathError("the quoted key is not closed", position)
+        return key(text[position + 2 : end]), end + 2
+    for pattern, make in ((_INDEX, lambda m: int(m.group(1))), (_SLICE, _slice)):
+        match = pattern.match(text, position)
+        if match:
+            return make(match), match.end()
+    if text.startswith("[?", position):
+        raise PathError("filters are not supported", position)
+    raise PathError("expected an index, a slice, '*' or a quoted key", position)
+
+
+def _slice(match: re.Match[str]) -> slice:
+    start, stop = (int(part) if part else None for part in match.groups())
+    return slice(start, stop)
+
+
+def _dotted(text: str, position: int) -> tuple[Any, int]:
+    if text.startswith(".*", position):
+        return Wildcard(), position + 2
+    match = _NAME.match(text, position + 1)
+    if match is None:
+        raise PathError("expected a name after '.'", position)
+    name, end = match.group(), match.end()
+    if text.startswith("()", end):
+        if name not in _FUNCTIONS:
+            raise PathError(f"unknown function {name}()", position)
+        return Function(name), end + 2
+    return name, end
+
+
+def walk(value: Any, path: Path, key: Callable[[Any], Any]) -> Any:
+    """The value at a path; whatever is missing on the way gives null, or leaves a list shorter."""
+    if path.definite:
+        for step in path.steps:
+            if value is None:
+                return None
+            value = _one(value, step, key)
+        return value
+    found = [value]
+    for position, step in enumerate(path.steps):
+        if isinstance(step, Function):
+            rest = found if any(isinstance(s, (Wildcard, Descend, slice)) for s in path.steps[:position]) else found[0]
+            return _FUNCTIONS[step.name](rest)
+        found = [inner for outer in found for inner in _many(outer, step, key)]
+    return found
+
+
+def _one(value: Any, step: Any, key: Callable[[Any], Any]) -> Any:
+    if isinstance(step, str):
+        if isinstance(value, dict):
+            return value.get(step)
+        return None
+    if isinstance(step, int):
+        if isinstance(value, list) and -len(value) <= step < len(value):
+            return value[step]
+        return None
+    if isinstance(step, Function):
+        return _FUNCTIONS[step.name](value)
+    name = key(step)
+    if isinstance(value, list) and isinstance(name, str) and name.lstrip("-").isdigit():
+        return _one(value, int(name), key)
+    return value.get(str(name)) if isinstance(value, dict) else None
+
+
+def _many(value: Any, step: Any, key: Callable[[Any], Any]) -> Iterator[Any]:
+    if isinstance(step, Wildcard):
+        yield from value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    elif isinstance(step, slice):
+        yield from value[step] if isinstance(value, list) else ()
+    elif isinstance(step, Descend):
+        yield from _descend(value, step.name)
+    else:
+        found = _one(value, step, key)
+        if found is not None:
+            yield found
+
+
+def _descend(value: Any, name: str) -> Iterator[Any]:
+    if isinstance(value, dict):
+        if name in value:
+            yield value[name]
+        for item in value.values():
+            yield from _descend(item, name)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _descend(item, name)
