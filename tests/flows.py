@@ -10,6 +10,7 @@ from dispatch.services import dispatching
 from dispatch.services.dispatching import TaskReport
 from orchestrator.db.ids import new_id
 from outbox.services import relay
+from tests.support import eventually
 from workflows.managers.task import StartedTask
 from workflows.models import Execution, Task
 from workflows.services import definitions, evaluation, starting
@@ -66,6 +67,18 @@ def drain(limit: int = 1000) -> None:
 def lease(queue: str, batch: int = 100, worker_id: str = "w") -> list[StartedTask]:
     """Lease tasks of a queue."""
     return dispatching.lease_tasks(NAMESPACE, queue, batch=batch, worker_id=worker_id)
+
+
+def lease_all(queue: str, count: int) -> list[StartedTask]:
+    """Lease `count` tasks of a queue, as they become ready."""
+    found: list[StartedTask] = []
+
+    def enough() -> bool:
+        found.extend(lease(queue, count - len(found)))
+        return len(found) == count
+
+    eventually(enough)
+    return found
 
 
 def complete(tasks: Iterable[StartedTask], output: dict[str, Any] | None = None, status: str = "COMPLETED") -> None:

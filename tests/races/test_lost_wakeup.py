@@ -43,9 +43,7 @@ def test_grouped_fan_out_strands_no_run() -> None:
     try:
         for _ in range(rounds):
             run = flows.start(name)
-            flows.drain()
-            tasks = flows.lease(queue, width)
-            assert len(tasks) == width
+            tasks = flows.lease_all(queue, width)
             assert race(width, lambda i: flows.complete([tasks[i]])) == [None] * width  # noqa: B023
             assert_completes(run)
     finally:

@@ -150,7 +150,7 @@ def _one(value: Any, step: Any, key: Callable[[Any], Any]) -> Any:
     if isinstance(step, Function):
         return _FUNCTIONS[step.name](value)
     name = key(step)
-    if isinstance(value, list) and isinstance(name, str) and name.lstrip("-").isdigit():
+    if isinstance(value, list) and str(name).lstrip("-").isdigit():
         return _one(value, int(name), key)
     return value.get(str(name)) if isinstance(value, dict) else None
 

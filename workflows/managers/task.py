@@ -102,25 +102,25 @@ class OpenTask:
 
 
 @dataclass(frozen=True, slots=True)
-class LatestTask:
-    """The newest attempt of a ref and iteration: what a retry makes anew."""
+class OutlineTask:
+    """A task without its payloads; `state` is read of joins, loops and switches only."""
 
     id: UUID
     ref: str
     iteration: str
     attempt: int
-    name: str
     type: str
-    status: str
-    queue: str | None
-    domain: str | None
-    priority: int
-    input: Any
-    spec: Any
+    status: TaskStatus
+    ended: bool
+    consumed: bool
     sub_workflow_id: UUID | None
-    response_seconds: int
-    timeout_seconds: int
-    first_scheduled_at: datetime
+    dynamic: bool
+    state: dict[str, Any] | None
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        """The iteration as numbers."""
+        return tuple(map(int, self.iteration.split("."))) if self.iteration else ()
 
 
 def _view(row: tuple[Any, ...]) -> tuple[UUID, TaskView]:
@@ -228,13 +228,26 @@ class TaskManager(VerbManager):
         """Open tasks of a run, of one ref or all; newest iteration first."""
         return [OpenTask(*row) for row in _SQL.find_open.rows(workflow_id=workflow_id, ref=ref)]
 
-    def latest_failed(self, workflow_id: UUID) -> list[LatestTask]:
-        """The newest attempt of each ref and iteration of a run."""
-        load = json.loads
+    def outline(self, workflow_id: UUID) -> list[OutlineTask]:
+        """Every task of a run, without payloads, in the order they were made."""
         return [
-            LatestTask(*row[:10], load(row[10]), load(row[11]), *row[12:])
-            for row in _SQL.latest_failed.rows(workflow_id=workflow_id)
+            OutlineTask(*row[:5], _STATUS[row[5]], *row[6:10], json.loads(row[10]))
+            for row in _SQL.outline.rows(workflow_id=workflow_id)
         ]
+
+    def read_tasks(self, workflow_id: UUID, ids: Iterable[UUID]) -> list[TaskView]:
+        """Named tasks of a run."""
+        return [_view(row)[1] for row in _SQL.read_tasks.rows(workflow_id=workflow_id, ids=list(ids))]
+
+    @requires_transaction
+    def unskip(self, tasks: Sequence[tuple[UUID, str, str, int]]) -> int:
+        """Let skipped (run, ref, iteration, attempt) rows be passed over, now that their turn has come."""
+        return _SQL.unskip.execute(
+            workflow_ids=[x[0] for x in tasks],
+            refs=[x[1] for x in tasks],
+            iterations=[x[2] for x in tasks],
+            attempts=[x[3] for x in tasks],
+        )
 
     @requires_transaction
     def reopen(self, workflow_id: UUID, ids: Iterable[UUID]) -> int:

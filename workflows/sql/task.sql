@@ -140,12 +140,27 @@ SELECT id, ref, iteration, attempt, type, status, queue, sub_workflow_id
  WHERE workflow_id = %(workflow_id)s AND ended_at IS NULL AND (%(ref)s::text IS NULL OR ref = %(ref)s)
  ORDER BY string_to_array(iteration, '.')::integer[] DESC, attempt DESC
 
--- name: latest_failed
--- What a retry brings back: the newest attempt of each ref and iteration, where it ended badly.
-SELECT DISTINCT ON (ref, iteration) id, ref, iteration, attempt, name, type, status, queue, domain, priority, input, spec,
-       sub_workflow_id, response_seconds, timeout_seconds, first_scheduled_at
-  FROM workflows_task WHERE workflow_id = %(workflow_id)s
- ORDER BY ref, iteration, attempt DESC
+-- name: outline
+-- The whole run without its payloads, for an operator's action: books only where an action reads them.
+SELECT id, ref, iteration, attempt, type, status, ended_at IS NOT NULL, consumed, sub_workflow_id, spec IS NOT NULL,
+       CASE WHEN type IN ('JOIN', 'EXCLUSIVE_JOIN', 'DO_WHILE', 'SWITCH', 'DECISION') THEN state END
+  FROM workflows_task WHERE workflow_id = %(workflow_id)s ORDER BY id
+
+-- name: read_tasks
+SELECT workflow_id, id, ref, iteration, attempt, name, type, status, consumed, input, output, state, spec, reason, cause,
+       sub_workflow_id, worker_id, domain, poll_count, first_scheduled_at, scheduled_at, started_at, ended_at
+  FROM workflows_task WHERE workflow_id = %(workflow_id)s AND id = ANY(%(ids)s::uuid[])
+
+-- name: unskip
+-- lock: TASK
+-- A task that was skipped before its turn holds its identity, so the insert at its turn is absorbed: only then is it
+-- to be passed over, once. Its mark goes with the first time.
+UPDATE workflows_task t SET consumed = false, state = NULL, updated_at = now()
+  FROM unnest(%(workflow_ids)s::uuid[], %(refs)s::text[], %(iterations)s::text[], %(attempts)s::integer[])
+       AS u(workflow_id, ref, iteration, attempt)
+ WHERE t.workflow_id = u.workflow_id AND t.ref = u.ref AND t.iteration = u.iteration AND t.attempt = u.attempt
+   AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
+   AND t.status = 'SKIPPED' AND t.consumed AND t.state @> '{"awaits_turn": true}'::jsonb
 
 -- name: reopen
 -- lock: TASK

@@ -1,0 +1,163 @@
+"""The admin of engine tables: readable and searchable within bounds, never editable.
+
+Every engine row is changed by services only: nothing here adds, changes or deletes. Lists read no payload
+column, count no further than a cap, and look for what has no index in the newest rows only.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.core.paginator import Paginator
+from django.db import models
+from django.db.models import F, Func, QuerySet, TextField
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from orchestrator.db.ids import parse_id
+from orchestrator.models import AuditEntry
+
+LIST_CAP = 10_000
+"""Rows a list can be paged through."""
+SEARCH_CAP = 100_000
+"""Newest rows looked at for a condition that no index serves."""
+
+
+class JsonbPretty(Func):
+    """jsonb as PostgreSQL prints it, so that numbers are shown exactly as they are stored."""
+
+    function = "jsonb_pretty"
+    output_field = TextField()
+
+
+class CappedPaginator(Paginator):  # type: ignore[type-arg]
+    """Counts no further than the cap: a list of millions opens as fast as a short one."""
+
+    @cached_property
+    def count(self) -> int:
+        return len(self.object_list.order_by()[:LIST_CAP].values_list("pk"))  # type: ignore[union-attr]
+
+
+def newest(queryset: QuerySet[Any], cap: int = SEARCH_CAP) -> QuerySet[Any]:
+    """The newest rows of a table keyed by time-ordered ids."""
+    floor = queryset.model.objects.order_by("-pk").values_list("pk", flat=True)[cap : cap + 1].first()
+    return queryset if floor is None else queryset.filter(pk__gt=floor)
+
+
+class ChoiceFilter(admin.SimpleListFilter):
+    """A filter over known values, so that none has to be collected from the table."""
+
+    values: ClassVar[tuple[str, ...]] = ()
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(value, value.replace("_", " ").lower()) for value in self.values]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if value not in self.values:
+            return queryset
+        return newest(queryset).filter(**{self.parameter_name: value})
+
+
+class EngineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Base of all: no add, no change, no delete; JSON pretty printed; search by exact ids and names."""
+
+    paginator = CappedPaginator
+    show_full_result_count = False
+    list_per_page = 50
+    list_max_show_all = 50
+    sortable_by = ()
+    ordering: ClassVar[Any] = ("-pk",)
+    search_ids: ClassVar[tuple[str, ...]] = ("pk",)
+    """Fields that a pasted id is looked for in."""
+    search_names: ClassVar[tuple[str, ...]] = ()
+    """Fields that any other text is compared with."""
+    search_fields: ClassVar[Any] = ("pk",)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def operates(self, request: HttpRequest) -> bool:
+        """Whether this user may press buttons: `change` of the model means that, since no form changes it."""
+        return request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}")
+
+    @property
+    def json_fields(self) -> list[str]:
+        return [field.name for field in self.opts.local_fields if isinstance(field, models.JSONField)]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).defer(*self.json_fields)
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        identifier = parse_id(term)
+        condition = models.Q()
+        for field in self.search_ids if identifier else self.search_names:
+            condition |= models.Q(**{field: identifier or term})
+        return (queryset.filter(condition) if condition else queryset.none()), False
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        if parse_id(object_id) is None:
+            return None
+        found = super().get_object(request, object_id, from_field)
+        if found is not None and self.json_fields:
+            pretty = {f"pretty_{name}": JsonbPretty(F(name)) for name in self.json_fields}
+            found.pretty = self.model.objects.filter(pk=found.pk).annotate(**pretty).values(*pretty).first() or {}
+        return found
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        json = set(self.json_fields)
+        return [f"show_{f.name}" if f.name in json else f.name for f in self.opts.local_fields]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return self.get_fields(request, obj)
+
+    def __getattr__(self, name: str) -> Any:
+        """`show_<field>` prints a JSON field."""
+        field = name.removeprefix("show_")
+        if field == name or field not in self.json_fields:
+            raise AttributeError(name)
+
+        def show(obj: Any) -> SafeString | str:
+            text = getattr(obj, "pretty", {}).get(f"pretty_{field}")
+            return "-" if text is None else format_html('<pre class="readonly">{}</pre>', text)
+
+        show.short_description = field.replace("_", " ")  # type: ignore[attr-defined]
+        return show
+
+
+class OutcomeFilter(ChoiceFilter):
+    title = "outcome"
+    parameter_name = "outcome"
+    values = ("done", "refused")
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(EngineAdmin):
+    """Who did what to which object."""
+
+    list_display = ("at", "actor", "action", "target", "outcome", "namespace")
+    list_filter = (OutcomeFilter,)
+    search_names = ("target", "actor", "action")
+    search_help_text = "Id of the entry, or its target, actor or action in full"
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        # The target of most entries is an id, stored as text.
+        by_target = queryset.filter(target=term)
+        if by_target.exists():
+            return by_target, False
+        return newest(queryset).filter(models.Q(actor=term) | models.Q(action=term)), False

@@ -1,0 +1,7 @@
+"""Programs that users write: JavaScript expressions, and jq in a process of its own."""
+
+from __future__ import annotations
+
+from orchestrator.scripts.javascript import ScriptError, evaluate_script
+
+__all__ = ["ScriptError", "evaluate_script"]

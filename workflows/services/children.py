@@ -1,0 +1,46 @@
+"""What passes between a parent and a child outside the parent's pass: refusals to start, and the cascade."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from orchestrator.db.hints import DECIDE, hint
+from orchestrator.db.transactions import transaction
+from workflows.engine.state import TaskStatus, WorkflowStatus
+from workflows.managers.task import TaskEnd
+from workflows.models import DecideQueue, Execution, IdempotencyKey
+from workflows.transitions import end_runs, end_tasks, run_end
+
+CASCADE = "cascade"
+
+
+def key(payload: dict[str, Any]) -> str:
+    """The identity of a child's start: parent, ref, iteration path and attempt. [INV-6c]"""
+    return f"{payload['parent_workflow_id']}:{payload['ref']}:{payload['iteration']}:{payload['attempt']}"
+
+
+def refuse(namespace: str, payload: dict[str, Any], reason: str) -> None:
+    """End the parent's task, since its child can never start."""
+    parent, task = UUID(payload["parent_workflow_id"]), UUID(payload["parent_task_id"])
+    with transaction():
+        DecideQueue.sql.enqueue([parent])
+        end_tasks([TaskEnd(task, parent, TaskStatus.FAILED_WITH_TERMINAL_ERROR, None, reason, "SUB_WORKFLOW")])
+        hint(DECIDE)
+
+
+def terminate(namespace: str, payload: dict[str, Any]) -> None:
+    """End a child whose parent ended; one that has not started gives its key away, so that a late start is absorbed."""
+    child = UUID(payload["workflow_id"])
+    with transaction():
+        if IdempotencyKey.sql.claim(namespace, "child", key(payload), child, CASCADE):
+            return
+    found = Execution.sql.parent_of(child)
+    if found is None:
+        return
+    with transaction():
+        DecideQueue.sql.enqueue([child, *([found[1]] if found[1] else [])])
+        for run in Execution.sql.lock([child]):
+            if not WorkflowStatus(run.status).terminal:
+                end_runs([run_end(run, WorkflowStatus.TERMINATED, reason=payload["reason"], root_ended=run.root_ended)])
+        hint(DECIDE)
