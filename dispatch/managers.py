@@ -115,6 +115,11 @@ class TaskQueueManager(VerbManager):
         """Lock a lease that is still expired, to end its attempt. [INV-7a]"""
         return bool(_SQL.exhaust.rows(id=lease.id, token=lease.lease_token))
 
+    @requires_transaction
+    def hold(self, task_id: UUID) -> bool:
+        """Lock a task's queue row, so that its lease stands still; False when it has none."""
+        return bool(_SQL.hold.rows(id=task_id))
+
     def holder(self, task_id: UUID) -> tuple[UUID | None, str | None] | None:
         """(token, worker) of a queued task."""
         row = _SQL.holder.row(id=task_id)

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs
 from uuid import UUID
 
-import orjson
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.auth import get_user_model
 from django.db import DatabaseError, close_old_connections
 
 from orchestrator.conf import conf
+from orchestrator.db import json
 from orchestrator.db.hints import HISTORY
 from orchestrator.runtime.listener import Fanout
 from orchestrator.web.lifespan import lifespan
@@ -108,7 +108,7 @@ class HistoryConsumer(AsyncWebsocketConsumer):
 
 
 def _frame(event: Event) -> str:
-    return orjson.dumps(
+    return json.dumps(
         {
             "seq": event.seq,
             "type": event.type,
@@ -116,9 +116,8 @@ def _frame(event: Event) -> str:
             "task_id": event.task_id,
             "data": event.data,
             "at": event.at,
-        },
-        default=str,
-    ).decode()
+        }
+    )
 
 
 def _after(scope: Any) -> int:

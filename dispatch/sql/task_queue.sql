@@ -109,6 +109,12 @@ RETURNING q.id, q.workflow_id, c.token
 SELECT id FROM dispatch_queuedtask
  WHERE id = %(id)s AND lease_token = %(token)s AND lease_expires_at < now() FOR UPDATE
 
+-- name: hold
+-- lock: QUEUE
+-- A deadline stops the task's holder here first, and only then reads its own timer (rule S): a heartbeat that is
+-- under way may be postponing it.
+SELECT id FROM dispatch_queuedtask WHERE id = %(id)s FOR UPDATE
+
 -- name: holder
 -- Who holds a task now: the fence of clients that send no token.
 SELECT lease_token, worker_id FROM dispatch_queuedtask WHERE id = %(id)s

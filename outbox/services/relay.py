@@ -21,6 +21,7 @@ from outbox.models import OutboxEvent
 log = structlog.get_logger(__name__)
 Handler = Callable[[ClaimedEvent], None]
 _HANDLERS: dict[str, Handler] = {}
+_KEEP_SECONDS = 24 * 3600
 
 
 def register(topic: str, handler: Handler) -> None:
@@ -84,3 +85,10 @@ def replay(ids: Sequence[UUID] | None = None) -> int:
         count = OutboxEvent.sql.replay(ids)
         hint(OUTBOX)
     return count
+
+
+def prune() -> int:
+    """Delete events delivered longer than a day ago."""
+    with transaction():
+        OutboxEvent.sql.prune(seconds=_KEEP_SECONDS)
+    return 0

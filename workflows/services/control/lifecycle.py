@@ -1,0 +1,122 @@
+"""Actions on a run as a whole: pause, resume, terminate, nudge, variables, delays."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from dispatch.models import QueuedTask
+from orchestrator.db.hints import QUEUE, hint
+from orchestrator.errors import Invalid
+from workflows.engine.state import WorkflowStatus
+from workflows.managers.execution import LockedExecution
+from workflows.models import DecideQueue, Execution, Task
+from workflows.services.control.acting import FAILED, OPEN, PAUSED, RUNNING, note, perform, refuse, require
+from workflows.transitions import end_runs, run_end
+
+TERMINATED = WorkflowStatus.TERMINATED
+
+
+def pause(namespace: str, workflow_id: UUID, *, actor: str) -> None:
+    """Schedule nothing new for a run; tasks in flight may still end. A paused run stays paused."""
+
+    def body(run: LockedExecution) -> None:
+        if run.status == PAUSED:
+            return
+        require(run, "pause")
+        Execution.sql.set_status(workflow_id, PAUSED, expected=[RUNNING])
+        note(workflow_id, "workflow.paused", actor)
+
+    perform("pause", namespace, workflow_id, actor, body)
+
+
+def resume(namespace: str, workflow_id: UUID, *, actor: str) -> None:
+    """Let a paused run go on; what ended during the pause is seen now, because the action leaves a request."""
+
+    def body(run: LockedExecution) -> None:
+        require(run, "resume")
+        Execution.sql.set_status(workflow_id, RUNNING, expected=[PAUSED])
+        note(workflow_id, "workflow.resumed", actor)
+
+    perform("resume", namespace, workflow_id, actor, body)
+
+
+def terminate(namespace: str, workflow_id: UUID, *, actor: str, reason: str | None = None) -> None:
+    """End a run, its tasks, timers and (by the outbox) its children, and report to its parent. No failure workflow runs.
+
+    A run that failed or timed out is only relabelled; one that was terminated before stays as it is.
+    """
+
+    def body(run: LockedExecution) -> None:
+        if run.status == TERMINATED:
+            return
+        if run.status in FAILED:
+            Execution.sql.set_status(workflow_id, TERMINATED, expected=[run.status])
+            note(workflow_id, "workflow.terminated", actor, status=TERMINATED, reason=reason, was=run.status)
+            return
+        require(run, "terminate")
+        end_terminated(run, reason or f"Terminated by {actor}.")
+
+    perform("terminate", namespace, workflow_id, actor, body, detail={"reason": reason}, with_parent=True)
+
+
+def terminate_child(namespace: str, workflow_id: UUID, *, parent_task_id: UUID | None, reason: str) -> bool:
+    """End a child because its parent ended; False when it has ended, or when its parent's task was revived meanwhile.
+
+    For the cascade's handler, which may be called again long after the parent was retried.
+    """
+    done = False
+
+    def body(run: LockedExecution) -> None:
+        nonlocal done
+        task = Task.sql.find(run.parent_task_id) if run.parent_task_id else None
+        revived = task is not None and task.status in ("SCHEDULED", "IN_PROGRESS")
+        if run.status not in OPEN or run.parent_task_id != (parent_task_id or run.parent_task_id) or revived:
+            return
+        end_terminated(run, reason)
+        done = True
+
+    perform("terminate", namespace, workflow_id, "system", body, detail={"reason": reason}, with_parent=True)
+    return done
+
+
+def end_terminated(run: LockedExecution, reason: str) -> None:
+    """End a locked, open run as TERMINATED; the gates of the run and of its parent are held."""
+    end_runs([run_end(run, TERMINATED, reason=reason, root_ended=run.root_ended)])
+
+
+def nudge(namespace: str, workflow_id: UUID, *, actor: str) -> None:
+    """Ask for a pass now, out of quarantine or back-off too; harmless for a run that has ended."""
+
+    def body(run: LockedExecution) -> None:
+        DecideQueue.sql.release(workflow_id)
+        if run.status in OPEN:
+            note(workflow_id, "workflow.nudged", actor)
+
+    perform("nudge", namespace, workflow_id, actor, body)
+
+
+def update_variables(namespace: str, workflow_id: UUID, variables: dict[str, Any], *, actor: str) -> None:
+    """Merge variables into an open run's; tasks scheduled from now on see them."""
+
+    def body(run: LockedExecution) -> None:
+        if not isinstance(variables, dict):
+            raise Invalid(problems=[("variables", f"expected an object, got {type(variables).__name__}")])
+        require(run, "update_variables")
+        Execution.sql.set_variables(workflow_id, variables)
+        note(workflow_id, "workflow.variables_updated", actor, keys=sorted(variables))
+
+    perform("update_variables", namespace, workflow_id, actor, body)
+
+
+def reset_callbacks(namespace: str, workflow_id: UUID, *, actor: str) -> int:
+    """Deliver an open run's waiting tasks now instead of after their delay; returns how many."""
+
+    def body(run: LockedExecution) -> int:
+        if run.status not in OPEN:
+            refuse(run, "reset_callbacks")
+        changed = QueuedTask.sql.make_visible(workflow_id)
+        hint(QUEUE)
+        return changed
+
+    return perform("reset_callbacks", namespace, workflow_id, actor, body)

@@ -1,0 +1,108 @@
+"""What a rerun takes back: the target and everything behind it in the graph, never what stands beside it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from workflows.engine.blueprint import Blueprint, Node
+from workflows.engine.state import TaskStatus
+from workflows.managers.task import OutlineTask
+from workflows.services.control.walking import Key
+
+
+@dataclass(slots=True)
+class Scope:
+    """Rows to delete, and containers around the target to open again, as they shall be."""
+
+    deletes: list[OutlineTask] = field(default_factory=list)
+    reopens: dict[Key, OutlineTask] = field(default_factory=dict)
+
+
+def scope(
+    blueprint: Blueprint, rows: list[OutlineTask], latest: dict[Key, OutlineTask], target: OutlineTask, *, keep: bool = False
+) -> Scope:
+    """What is taken back when `target` runs again; with `keep` its own row stays (it is opened again in place)."""
+    return _Scoping(blueprint, rows, latest).run(target, keep)
+
+
+class _Scoping:
+    def __init__(self, blueprint: Blueprint, rows: list[OutlineTask], latest: dict[Key, OutlineTask]) -> None:
+        self.blueprint = blueprint
+        self.rows = rows
+        self.latest = latest
+        self.doomed: set[object] = set()
+        self.reopens: dict[Key, OutlineTask] = {}
+
+    def run(self, target: OutlineTask, keep: bool) -> Scope:
+        node, path = self.blueprint.nodes[target.ref], target.path
+        if node.type == "JOIN" and node.fork is not None:
+            self._reopen(node, path)
+        elif not keep:
+            self._delete(node, path)
+        while True:
+            for following in node.block.nodes[node.index + 1 :]:
+                kept_fork = following.fork is not None and not self._is_doomed(following.fork, path)
+                if kept_fork and self._kept(node, following):
+                    self._reopen(following, path)
+                else:
+                    self._delete(following, path)
+            owner = node.block.owner
+            if owner is None:
+                break
+            if node.block.kind == "loop":
+                path = self._back_to_turn(owner, path)
+            node = owner
+        deletes = [row for row in self.rows if row.id in self.doomed]
+        return Scope(deletes, self.reopens)
+
+    def _kept(self, node: Node, join: Node) -> bool:
+        """Whether the climb came out of a branch of this join's fork: the fork's row stays, so its join must too."""
+        return node is join.fork
+
+    def _is_doomed(self, fork: Node, path: tuple[int, ...]) -> bool:
+        row = self.latest.get((fork.ref, _text(path)))
+        return row is None or row.id in self.doomed
+
+    def _delete(self, node: Node, path: tuple[int, ...]) -> None:
+        refs = {inside.ref for inside in _subtree(node)}
+        for row in self.rows:
+            if row.ref in refs and row.path[: len(path)] == path:
+                self.doomed.add(row.id)
+
+    def _reopen(self, node: Node, path: tuple[int, ...]) -> None:
+        row = self.latest.get((node.ref, _text(path)))
+        if row is not None:
+            self.reopens[(row.ref, row.iteration)] = opened(row)
+
+    def _back_to_turn(self, loop: Node, path: tuple[int, ...]) -> tuple[int, ...]:
+        """The loop goes back to the target's turn: later turns are taken back."""
+        outer, turn = path[:-1], path[-1]
+        refs = {inside.ref for inside in _subtree(loop)} - {loop.ref}
+        for row in self.rows:
+            at = row.path
+            if row.ref in refs and at[: len(outer)] == outer and at[len(outer)] > turn:
+                self.doomed.add(row.id)
+        row = self.latest.get((loop.ref, _text(outer)))
+        if row is not None:
+            state = {**(row.state or {}), "iteration": turn}
+            self.reopens[(row.ref, row.iteration)] = opened(replace(row, state=state))
+        return outer
+
+
+def opened(row: OutlineTask) -> OutlineTask:
+    """The row as it is once it is open again."""
+    return replace(row, status=TaskStatus.IN_PROGRESS, ended=False, consumed=False)
+
+
+def _subtree(node: Node) -> Iterator[Node]:
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        for block in found.blocks.values():
+            waiting.extend(block.nodes)
+
+
+def _text(path: tuple[int, ...]) -> str:
+    return ".".join(map(str, path))

@@ -1,0 +1,137 @@
+"""Deadlines: one transaction per firing, in the written lock order, with the timer row as the fence. [INV-13]"""
+
+from __future__ import annotations
+
+import structlog
+
+from dispatch.models import QueuedTask
+from orchestrator.conf import conf
+from orchestrator.db.hints import DECIDE, hint
+from orchestrator.db.transactions import transaction
+from workflows.engine.blueprint import Blueprint
+from workflows.engine.state import TaskStatus, WorkflowStatus
+from workflows.managers.execution import LockedExecution
+from workflows.managers.history import NewEvent
+from workflows.managers.task import OpenTask, TaskEnd
+from workflows.managers.timer import DueTimer
+from workflows.models import DecideQueue, Execution, HistoryEvent, Task, Timer
+from workflows.services.revisions import blueprint_for
+from workflows.transitions import end_runs, end_tasks, run_end
+
+log = structlog.get_logger(__name__)
+
+_REASONS = {
+    "RESPONSE": ("RESPONSE_TIMEOUT", "The worker did not answer within responseTimeoutSeconds."),
+    "TASK": ("TASK_TIMEOUT", "The task ran longer than timeoutSeconds."),
+    "POLL": ("POLL_TIMEOUT", "No worker polled the task within pollTimeoutSeconds."),
+    "TOTAL": ("TOTAL_TIMEOUT", "The task's attempts took longer than totalTimeoutSeconds."),
+}
+
+
+class NotDue(Exception):
+    """Somebody ended, fired or postponed the timer meanwhile: nothing of this firing is kept."""
+
+
+def fire_next_batch() -> int:
+    """Fire the timers that are due; one that throws backs off by itself."""
+    fired = 0
+    for timer in Timer.sql.peek_due(batch=100):
+        try:
+            with transaction():
+                _fire(timer)
+            fired += 1
+        except NotDue:
+            continue
+        except Exception as error:
+            log.exception("timer_failed", timer_id=str(timer.id), kind=timer.kind)
+            with transaction():
+                Timer.sql.record_failure(
+                    timer.id, f"{type(error).__name__}: {error}", max_attempts=conf().DECIDE_MAX_ATTEMPTS
+                )
+    return fired
+
+
+def _fire(timer: DueTimer) -> None:
+    """Gate, run, then the task's rows, then the timer row; zero rows there undoes the rest."""
+    parent = Execution.sql.parent_of(timer.workflow_id)
+    gates = [timer.workflow_id]
+    if timer.kind == "WORKFLOW" and parent is not None and parent[1] is not None:
+        gates.append(parent[1])
+    DecideQueue.sql.enqueue(gates)
+    runs = Execution.sql.lock([timer.workflow_id])
+    if runs and not WorkflowStatus(runs[0].status).terminal:
+        if timer.kind == "WORKFLOW":
+            _end_run(timer, runs[0])
+            return
+        _end_task(timer, runs[0])
+        return
+    _claim(timer)
+
+
+def _claim(timer: DueTimer) -> None:
+    if not Timer.sql.claim(timer.id):
+        raise NotDue
+
+
+def _end_run(timer: DueTimer, run: LockedExecution) -> None:
+    _claim(timer)
+    definition = _blueprint(run).definition
+    seconds = definition.get("timeoutSeconds")
+    if (definition.get("timeoutPolicy") or "ALERT_ONLY") == "ALERT_ONLY":
+        data = {"kind": "WORKFLOW", "message": f"The workflow runs longer than timeoutSeconds={seconds}."}
+        HistoryEvent.sql.append([NewEvent(run.id, "workflow.alert", data)])
+        return
+    failure = definition.get("failureWorkflow")
+    end_runs(
+        [
+            run_end(
+                run,
+                WorkflowStatus.TIMED_OUT,
+                reason=f"The workflow ran longer than timeoutSeconds={seconds}.",
+                failure_workflow={"name": failure} if failure and not failure.startswith("$") else None,
+                root_ended=run.root_ended,
+            )
+        ]
+    )
+    hint(DECIDE)
+
+
+def _end_task(timer: DueTimer, run: LockedExecution) -> None:
+    """The queue row is held before the timer is claimed: a heartbeat that postpones it is waited for."""
+    if timer.task_id is not None:
+        QueuedTask.sql.hold(timer.task_id)
+    found = [task for task in Task.sql.find_open(run.id) if task.id == timer.task_id]
+    applies = bool(found) and _applies(timer, found[0])
+    _claim(timer)
+    if not applies:
+        return
+    task = found[0]
+    if timer.kind == "WAIT":
+        end = TaskEnd(task.id, run.id, TaskStatus.COMPLETED, {})
+    else:
+        cause, reason = _REASONS[timer.kind]
+        if timer.kind != "RESPONSE" and _policy(run, task) == "ALERT_ONLY":
+            HistoryEvent.sql.append([NewEvent(run.id, "task.alert", {"kind": cause, "message": reason}, task.id, task.ref)])
+            return
+        end = TaskEnd(task.id, run.id, TaskStatus.TIMED_OUT, None, reason, cause)
+    end_tasks([end])
+    hint(DECIDE)
+
+
+def _applies(timer: DueTimer, task: OpenTask) -> bool:
+    """A response deadline belongs to one lease; a poll deadline to a task nobody has taken."""
+    if timer.kind == "RESPONSE":
+        found = Task.sql.find(task.id)
+        return found is not None and found.lease_token == timer.lease_token
+    if timer.kind == "POLL":
+        return task.status == TaskStatus.SCHEDULED
+    return True
+
+
+def _policy(run: LockedExecution, task: OpenTask) -> str:
+    node = _blueprint(run).nodes.get(task.ref)
+    return node.policy.timeout_policy if node else "TIME_OUT_WF"
+
+
+def _blueprint(run: LockedExecution) -> Blueprint:
+    return blueprint_for([run.revision_id])[run.revision_id]
