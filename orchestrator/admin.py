@@ -12,11 +12,12 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.core.paginator import Paginator
 from django.db import models
-from django.db.models import F, Func, QuerySet, TextField
+from django.db.models import F, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from orchestrator.db.functions import JsonbPretty
 from orchestrator.db.ids import parse_id
 from orchestrator.models import AuditEntry
 
@@ -24,13 +25,6 @@ LIST_CAP = 10_000
 """Rows a list can be paged through."""
 SEARCH_CAP = 100_000
 """Newest rows looked at for a condition that no index serves."""
-
-
-class JsonbPretty(Func):
-    """jsonb as PostgreSQL prints it, so that numbers are shown exactly as they are stored."""
-
-    function = "jsonb_pretty"
-    output_field = TextField()
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]

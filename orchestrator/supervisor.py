@@ -50,7 +50,7 @@ class Supervisor:
     def __init__(self, say: Say, status: Path, stop: Stop | None = None) -> None:
         self.say = say
         self.status = status
-        self.stop = stop or Stop()
+        self.stop = Stop() if stop is None else stop
         self.children: list[Child] = []
         self._lock = threading.Lock()
         self._ending: set[str] = set()
@@ -93,7 +93,7 @@ class Supervisor:
     def _try_launch(self, child: Child) -> None:
         """A launch that fails is tried again until it works or the stop comes."""
         failures = 1
-        while child.process is None and child.name not in self._ending and not self.stop:
+        while child.process is None and child.name not in self._ending and not self.stop.requested:
             try:
                 self._launch(child)
             except Exception as error:

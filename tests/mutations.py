@@ -31,6 +31,7 @@ class Mutation:
 
 QUEUE = "workflows/sql/decide_queue.sql"
 GATE = "tests/races/test_decide_queue.py::"
+TRANSITIONS = "tests/races/test_transitions.py::"
 MUTATIONS = [
     Mutation(
         "INV-2", QUEUE,
@@ -53,6 +54,85 @@ MUTATIONS = [
         "SELECT workflow_id, attempts, enqueued_at, next_attempt_at, reports_to\n  FROM jsonb",
         "SELECT workflow_id, 0, enqueued_at, next_attempt_at, reports_to\n  FROM jsonb",
         GATE + "test_a_request_that_is_put_back_keeps_its_attempts_and_times",
+    ),
+    Mutation(
+        "INV-2", QUEUE,
+        "ON CONFLICT (workflow_id) DO UPDATE SET bumps = q.bumps + 1\n\n-- name: claim\n",
+        "ON CONFLICT (workflow_id) DO NOTHING\n\n-- name: claim\n",
+        "tests/races/test_lost_wakeup.py::test_grouped_fan_out_strands_no_run",
+    ),
+    Mutation(
+        "INV-1", "workflows/services/evaluation.py",
+        "            return PassResult(0)\n        runs =", "            return PassResult(0)\n    with transaction():\n        runs =",
+        "tests/races/test_lost_wakeup.py::test_a_pass_that_rolls_back_consumes_nothing",
+    ),
+    Mutation(
+        "INV-3", "workflows/services/evaluation.py",
+        "        if again:\n            DecideQueue", "        if False:\n            DecideQueue",
+        "tests/races/test_lost_wakeup.py::test_an_absorbed_insert_asks_for_one_more_pass",
+    ),
+    Mutation(
+        "INV-4", "workflows/sql/execution.sql",
+        " ORDER BY id FOR NO KEY UPDATE", " ORDER BY id",
+        TRANSITIONS + "test_a_run_is_locked_by_one_transaction_at_a_time",
+    ),
+    Mutation(
+        "INV-5", "outbox/services/relay.py",
+        "    if handler is None:\n        return f", "    if handler is None:\n        return None\n        return f",
+        TRANSITIONS + "test_an_event_without_a_handler_is_kept_backs_off_and_can_be_replayed",
+    ),
+    Mutation(
+        "INV-6a", "workflows/transitions.py",
+        "    return {task[0] for task in absorbed}", "    return set()",
+        "tests/races/test_lost_wakeup.py::test_an_absorbed_insert_asks_for_one_more_pass",
+    ),
+    Mutation(
+        "INV-6b", "workflows/sql/idempotency.sql",
+        "ON CONFLICT (namespace, scope, key) DO NOTHING RETURNING", "RETURNING",
+        "tests/races/test_starting.py::test_twenty_starts_with_one_key_make_one_run",
+    ),
+    Mutation(
+        "INV-6c", "workflows/handlers.py",
+        '"child", children.key(payload), parent=True', '"child", None, parent=True',
+        TRANSITIONS + "test_a_cascade_that_overtakes_the_childs_start_leaves_no_orphan",
+    ),
+    Mutation(
+        "INV-6d", "workflows/transitions.py",
+        "        for _, namespace, _, task in made\n        for effect", "        for _, namespace, _, task in tasks\n        for effect",
+        TRANSITIONS + "test_an_absorbed_task_publishes_nothing",
+    ),
+    Mutation(
+        "INV-7a", "dispatch/sql/task_queue.sql",
+        "        ON q.id = u.id AND q.lease_token = u.token ORDER BY q.id FOR UPDATE OF q)\nDELETE",
+        "        ON q.id = u.id ORDER BY q.id FOR UPDATE OF q)\nDELETE",
+        TRANSITIONS + "test_only_the_holder_of_the_lease_may_write",
+    ),
+    Mutation(
+        "INV-7b", "workflows/sql/task.sql",
+        "   AND t.ended_at IS NULL\nRETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.status, t.sub_workflow_id\n\n-- name: restate",
+        "RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.status, t.sub_workflow_id\n\n-- name: restate",
+        TRANSITIONS + "test_a_finished_task_stays_finished",
+    ),
+    Mutation(
+        "INV-8", "workflows/sql/task.sql",
+        "AND ended_at IS NOT NULL AND NOT consumed\n\n-- name: read_refs",
+        "AND ended_at IS NOT NULL AND NOT consumed\n   AND ended_at >= (SELECT updated_at FROM workflows_execution e WHERE e.id = workflow_id)\n\n-- name: read_refs",
+        "tests/races/test_lost_wakeup.py::test_a_completion_begun_before_a_pass_and_committed_after_it_is_not_hidden",
+    ),
+    Mutation(
+        "INV-9", "dispatch/services/dispatching.py",
+        "            DecideQueue.sql.enqueue(runs)\n", "            pass\n",
+        TRANSITIONS + "test_eight_completers_of_one_run_write_a_gapless_history",
+    ),
+    Mutation(
+        "INV-10", "workflows/engine/decider.py",
+        "if not self.root_ended or self._open() or self.again:", "if self._open() or self.again:",
+        "tests/engine/test_operators.py::test_a_lost_branch_is_reported_stuck_and_never_completed",
+    ),
+    Mutation(
+        "INV-11", "workflows/transitions.py",
+        "    QueuedTask.sql.delete_for_runs(ids)\n", "",
+        TRANSITIONS + "test_the_end_of_a_run_leaves_nothing_of_it_alive",
     ),
 ]  # fmt: skip
 

@@ -88,7 +88,7 @@ class Loop:
             self.wakeup.subscribe(lambda payload: bell.set())
         failures = 0
         try:
-            while not stop and self._take_turn():
+            while not stop.requested and self._take_turn():
                 # Cleared before the step: what is notified while it runs is seen by the next one.
                 bell.clear()
                 beat()
@@ -96,7 +96,7 @@ class Loop:
                 failures = failures + 1 if done is None else 0
                 if self._failed is not None:
                     return
-                if not done and not stop:
+                if not done and not stop.requested:
                     bell.wait(self._pause(failures))
         finally:
             connections.close_all()

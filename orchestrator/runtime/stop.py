@@ -18,7 +18,8 @@ class Stop:
         self._lock = threading.Lock()
         self._bells: list[Callable[[], None]] = []
 
-    def __bool__(self) -> bool:
+    @property
+    def requested(self) -> bool:
         return self._event.is_set()
 
     def set(self) -> None:
@@ -33,7 +34,7 @@ class Stop:
         """Call `ring` when the stop is asked for, at once if it was already."""
         with self._lock:
             self._bells.append(ring)
-        if self:
+        if self.requested:
             ring()
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -47,7 +48,7 @@ def stop_on_signals(stop: Stop | None = None, second: Callable[[], None] = lambd
     `second` runs just before that exit. Call from the main thread. The handlers only write to a pipe:
     setting an event inside a handler can deadlock with the main thread that waits on it.
     """
-    stop = stop or Stop()
+    stop = Stop() if stop is None else stop
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
 

@@ -134,6 +134,7 @@ class ExecutionManager(VerbManager):
         version: int | None = None,
         input: Any = None,
         variables: dict[str, Any] | None = None,
+        correlation_id: str | None = None,
     ) -> bool:
         """Bring an ended run back to RUNNING."""
         return (
@@ -143,6 +144,7 @@ class ExecutionManager(VerbManager):
                 version=version,
                 input=None if input is None else json.dumps(input),
                 variables=None if variables is None else json.dumps(variables),
+                correlation_id=correlation_id,
             )
             == 1
         )

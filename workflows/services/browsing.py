@@ -7,9 +7,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Func, Q, QuerySet, TextField
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Left
 
+from orchestrator.db.functions import JsonbPretty
 from orchestrator.db.ids import parse_id
 from orchestrator.errors import NotFound
 from workflows.engine.state import WorkflowStatus
@@ -24,13 +25,6 @@ SCAN = 20_000
 PREVIEW = 2_000
 """Characters of a payload shown in a list of tasks."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-class JsonbPretty(Func):
-    """jsonb as PostgreSQL prints it: numbers keep every digit."""
-
-    function = "jsonb_pretty"
-    output_field = TextField()
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def start(request: StartRequest) -> UUID:
     with joined():
         if request.idempotency_key:
             owner = _claim_key(request, workflow_id, wait_bounded=in_callers_transaction)
-            if owner != workflow_id:
+            if owner is not None:
                 return owner
         _insert(request, workflow_id)
     return workflow_id
@@ -95,18 +95,18 @@ def _check(request: StartRequest) -> None:
         raise Invalid(f"Sub-workflows are nested deeper than {conf().MAX_DEPTH}: does {request.name} start itself?")
 
 
-def _claim_key(request: StartRequest, workflow_id: UUID, *, wait_bounded: bool) -> UUID:
-    """The run that owns the key: ours, or the winner's. A loser whose winner rolled back becomes the winner."""
+def _claim_key(request: StartRequest, workflow_id: UUID, *, wait_bounded: bool) -> UUID | None:
+    """None when the key is ours now, else the run that owns it. A loser whose winner rolled back becomes the winner."""
     key, scope, namespace = str(request.idempotency_key), request.scope, request.namespace
     digest = _digest(request)
     for _ in range(5):
         with _bounded_wait(key) if wait_bounded else savepoint():
             if IdempotencyKey.sql.claim(namespace, scope, key, workflow_id, digest):
-                return workflow_id
+                return None
         owner = IdempotencyKey.sql.find(namespace, scope, key)
         if owner is None:
             continue
-        if owner.request_hash != digest:
+        if owner.request_hash != digest and scope == USER:
             raise IdempotencyMismatch(key=key, workflow_id=owner.workflow_id)
         if request.idempotency_strategy == "RETURN_EXISTING":
             return owner.workflow_id
@@ -114,7 +114,7 @@ def _claim_key(request: StartRequest, workflow_id: UUID, *, wait_bounded: bool) 
         if request.idempotency_strategy == "FAIL" or running:
             raise Conflict(f"A workflow with idempotency key {key} exists: {owner.workflow_id}", workflow_id=owner.workflow_id)
         if IdempotencyKey.sql.take_over(namespace, scope, key, workflow_id, digest, owner.workflow_id):
-            return workflow_id
+            return None
     raise StartInProgress(key=key)
 
 

@@ -53,7 +53,8 @@ UPDATE workflows_execution
    SET status = 'RUNNING', output = NULL, reason = NULL, failed_refs = NULL, ended_at = NULL, root_ended = false,
        failure_workflow_id = NULL, last_retried_at = now(), updated_at = now(),
        revision_id = COALESCE(%(revision_id)s::uuid, revision_id), version = COALESCE(%(version)s::integer, version),
-       input = COALESCE(%(input)s::jsonb, input), variables = COALESCE(%(variables)s::jsonb, variables)
+       input = COALESCE(%(input)s::jsonb, input), variables = COALESCE(%(variables)s::jsonb, variables),
+       correlation_id = COALESCE(%(correlation_id)s::text, correlation_id)
  WHERE id = %(id)s AND ended_at IS NOT NULL
 
 -- name: set_variables

@@ -130,11 +130,11 @@ class Up:
         assert process.stdout is not None
         for line in process.stdout:
             self.terminal.say("prepare", line.decode(errors="replace").rstrip())
-        if process.wait() and not self.stop:
+        if process.wait() and not self.stop.requested:
             raise CommandError("The database could not be prepared; the lines above say why.")
 
     def _start_children(self, env: dict[str, str]) -> None:
-        if self.stop:
+        if self.stop.requested:
             return
         web = ["run_web", "--host", self.host, "--port", str(self.port)]
         self.supervisor.start(command_child("web", _ostinato(*web), env))

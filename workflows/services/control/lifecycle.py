@@ -10,7 +10,7 @@ from orchestrator.db.hints import QUEUE, hint
 from orchestrator.errors import Invalid
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.execution import LockedExecution
-from workflows.models import DecideQueue, Execution, Task
+from workflows.models import DecideQueue, Execution
 from workflows.services.control.acting import FAILED, OPEN, PAUSED, RUNNING, note, perform, refuse, require
 from workflows.transitions import end_runs, run_end
 
@@ -58,26 +58,6 @@ def terminate(namespace: str, workflow_id: UUID, *, actor: str, reason: str | No
         end_terminated(run, reason or f"Terminated by {actor}.")
 
     perform("terminate", namespace, workflow_id, actor, body, detail={"reason": reason}, with_parent=True)
-
-
-def terminate_child(namespace: str, workflow_id: UUID, *, parent_task_id: UUID | None, reason: str) -> bool:
-    """End a child because its parent ended; False when it has ended, or when its parent's task was revived meanwhile.
-
-    For the cascade's handler, which may be called again long after the parent was retried.
-    """
-    done = False
-
-    def body(run: LockedExecution) -> None:
-        nonlocal done
-        task = Task.sql.find(run.parent_task_id) if run.parent_task_id else None
-        revived = task is not None and task.status in ("SCHEDULED", "IN_PROGRESS")
-        if run.status not in OPEN or run.parent_task_id != (parent_task_id or run.parent_task_id) or revived:
-            return
-        end_terminated(run, reason)
-        done = True
-
-    perform("terminate", namespace, workflow_id, "system", body, detail={"reason": reason}, with_parent=True)
-    return done
 
 
 def end_terminated(run: LockedExecution, reason: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from uuid import UUID
 
 from workflows.engine.blueprint import Blueprint, Node
 from workflows.engine.state import TaskStatus
@@ -31,7 +32,7 @@ class _Scoping:
         self.blueprint = blueprint
         self.rows = rows
         self.latest = latest
-        self.doomed: set[object] = set()
+        self.doomed: set[UUID] = set()
         self.reopens: dict[Key, OutlineTask] = {}
 
     def run(self, target: OutlineTask, keep: bool) -> Scope:
@@ -42,9 +43,8 @@ class _Scoping:
             self._delete(node, path)
         while True:
             for following in node.block.nodes[node.index + 1 :]:
-                kept_fork = following.fork is not None and not self._is_doomed(following.fork, path)
-                if kept_fork and self._kept(node, following):
-                    self._reopen(following, path)
+                if following.fork is not None and not self._is_doomed(following.fork, path):
+                    self._reopen(following, path)  # its fork's row stays, so the join must stay too
                 else:
                     self._delete(following, path)
             owner = node.block.owner
@@ -55,10 +55,6 @@ class _Scoping:
             node = owner
         deletes = [row for row in self.rows if row.id in self.doomed]
         return Scope(deletes, self.reopens)
-
-    def _kept(self, node: Node, join: Node) -> bool:
-        """Whether the climb came out of a branch of this join's fork: the fork's row stays, so its join must too."""
-        return node is join.fork
 
     def _is_doomed(self, fork: Node, path: tuple[int, ...]) -> bool:
         row = self.latest.get((fork.ref, _text(path)))

@@ -52,9 +52,14 @@ def inner(iteration: str, turn: int) -> str:
     return f"{iteration}.{turn}" if iteration else str(turn)
 
 
-def walk(blueprint: Blueprint, rows: dict[Key, OutlineTask], open_again: Iterable[OutlineTask] = ()) -> Plan:
-    """Plan how a run goes on; `open_again` are rows (as they shall be) that are reopened whatever their status says."""
-    walker = _Walker(blueprint, rows, {(row.ref, row.iteration): row for row in open_again})
+def walk(
+    blueprint: Blueprint, rows: dict[Key, OutlineTask], open_again: Iterable[OutlineTask] = (), *, permissive: bool = False
+) -> Plan:
+    """Plan how a run goes on; `open_again` are rows (as they shall be) that are reopened whatever their status says.
+
+    `permissive` retries failed permissive tasks too, which are otherwise passed over as the run itself did.
+    """
+    walker = _Walker(blueprint, rows, {(row.ref, row.iteration): row for row in open_again}, permissive)
     walker.plan.root_ended = walker.block(blueprint.root, "")
     for row in rows.values():
         if row.ref not in blueprint.nodes and row.consumed and not row.status.successful:
@@ -63,7 +68,10 @@ def walk(blueprint: Blueprint, rows: dict[Key, OutlineTask], open_again: Iterabl
 
 
 class _Walker:
-    def __init__(self, blueprint: Blueprint, rows: dict[Key, OutlineTask], open_again: dict[Key, OutlineTask]) -> None:
+    def __init__(
+        self, blueprint: Blueprint, rows: dict[Key, OutlineTask], open_again: dict[Key, OutlineTask], permissive: bool
+    ) -> None:
+        self.permissive = permissive
         self.blueprint = blueprint
         self.rows = rows
         self.open_again = open_again
@@ -99,11 +107,17 @@ class _Walker:
             self._loop(node, row)
         elif again is not None:
             self.plan.reopens.append(row)
-        elif row.ended and node.permissive and not node.optional and row.status != TaskStatus.CANCELED:
+        elif row.ended and not self.permissive and self._passed_over(node, row):
             return True
         elif row.ended:
             self.plan.remakes.append(row)
         return False
+
+    def _passed_over(self, node: Node, row: OutlineTask) -> bool:
+        """Whether the run went on behind a failed permissive task."""
+        if not node.permissive or node.optional or row.status == TaskStatus.CANCELED:
+            return False
+        return node.next is None or (node.next.ref, row.iteration) in self.rows
 
     def _passed(self, node: Node, row: OutlineTask) -> bool:
         if node.type == "TERMINATE":

@@ -1,0 +1,89 @@
+"""How a run ends: the proof that it is complete, what it puts out, and what is missing when it is stuck. [INV-10]"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workflows.engine.blueprint import Block
+from workflows.engine.expressions import resolve
+from workflows.engine.rows import NeedRows, Row
+from workflows.engine.scope import NodeScope
+from workflows.engine.state import WorkflowStatus
+
+if TYPE_CHECKING:
+    from workflows.engine.decider import Pass
+
+
+def finish_if_proved(pass_: Pass) -> None:
+    """INV-10: the last node of the root block has ended, nothing is open, nothing is left to consume."""
+    if not pass_.root_ended or pass_.again or pass_.book.any_open():
+        return
+    rows = pass_.book.find_all([node.ref for node in pass_.blueprint.permissive], None, "")
+    bad = [row for row in rows.values() if not row.status.successful]
+    if bad:
+        names = ", ".join(f"{row.ref} ({row.status}: {row.reason or 'no reason given'})" for row in bad)
+        refs = tuple(row.ref for row in bad)
+        pass_.end_run(WorkflowStatus.FAILED, output(pass_), f"Permissive tasks failed: {names}", refs)
+    pass_.end_run(WorkflowStatus.COMPLETED, output(pass_))
+
+
+def output(pass_: Pass) -> Any:
+    """The run's output: its outputParameters, or the output of the last task."""
+    if pass_.blueprint.definition.get("outputParameters"):
+        return resolve(pass_.blueprint.outputs, NodeScope(pass_, None, ""))
+    last = pass_.last
+    if last is None and pass_.blueprint.root.nodes:
+        last = pass_.book.find(pass_.blueprint.root.nodes[-1].ref, None, "")
+    return last.output if last is not None and last.output is not None else {}
+
+
+def failure_workflow(pass_: Pass) -> dict[str, Any] | None:
+    """The workflow to start when this one fails; its name may come from the input, as `$workflow.input.x`."""
+    definition = pass_.blueprint.definition
+    name = definition.get("failureWorkflow")
+    if not isinstance(name, str) or not name:
+        return None
+    bare = name.removeprefix("${").removesuffix("}").removeprefix("$")
+    if bare.startswith("workflow.input."):
+        name = (pass_.state.workflow.input or {}).get(bare.removeprefix("workflow.input."))
+        if not isinstance(name, str) or not name:
+            return None
+    return {"name": name, "version": definition.get("failureWorkflowVersion")}
+
+
+def missing(pass_: Pass) -> tuple[str, ...]:
+    """The refs at which a stuck run stands still: reached by its structure, and without a row that ended well.
+
+    Reads the newest row of every ref once; a run is stuck so rarely that this may cost something.
+    """
+    unread = frozenset(pass_.blueprint.nodes) - pass_.book.loaded
+    if unread and not pass_.book.whole:
+        raise NeedRows(unread)
+    found: list[str] = []
+    _walk(pass_, pass_.blueprint.root, "", found)
+    return tuple(dict.fromkeys(found)) or tuple(node.ref for node in pass_.blueprint.root.nodes[-1:])
+
+
+def _walk(pass_: Pass, block: Block, iteration: str, found: list[str]) -> bool:
+    """Whether a block has ended; adds the refs where it has not."""
+    for node in block.nodes:
+        row = pass_.book.find(node.ref, node, iteration)
+        inner = list(node.blocks.values())
+        if node.type in ("SWITCH", "DECISION"):
+            inner = [b for b in inner if row is not None and b.key == (row.state or {}).get("block")]
+        if row is None or not (row.status.successful or node.permissive):
+            if row is None or not (node.type == "DO_WHILE" and not _walk(pass_, inner[0], _turn(row), found)):
+                found.append(node.ref)
+            return False
+        if node.type != "DO_WHILE" and not _all_ended(pass_, inner, iteration, found):
+            return False
+    return True
+
+
+def _all_ended(pass_: Pass, blocks: list[Block], iteration: str, found: list[str]) -> bool:
+    return all([_walk(pass_, block, iteration, found) for block in blocks])
+
+
+def _turn(row: Row) -> str:
+    turn = (row.state or {}).get("iteration", 1)
+    return f"{row.iteration}.{turn}" if row.iteration else str(turn)
