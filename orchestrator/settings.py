@@ -14,8 +14,17 @@ env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env.str("DATA_DIR", default=str(Path.cwd() / ".ostinato"))).resolve()
 
+
+def _kept(name: str, default: str) -> str:
+    """What a running `up` keeps in its data folder: other commands beside it find the same server."""
+    try:
+        return (DATA_DIR / name).read_text().strip() or default
+    except OSError:
+        return default
+
+
 DEBUG = env.bool("DEBUG", default=False)
-SECRET_KEY = env.str("SECRET_KEY", default="only-for-tests-and-tools-up-makes-its-own")
+SECRET_KEY = env.str("SECRET_KEY", default=_kept("secret-key", "only-for-tests-and-tools-up-makes-its-own"))
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
@@ -71,7 +80,9 @@ TEMPLATES = [
 
 DATABASES = {
     "default": {
-        **env.db_url("DATABASE_URL", default="postgresql://ostinato@127.0.0.1:5432/ostinato"),
+        **env.db_url(
+            "DATABASE_URL", default=_kept("run/database-url", "postgresql://ostinato@127.0.0.1:5432/ostinato")
+        ),
         "CONN_MAX_AGE": None,
         "CONN_HEALTH_CHECKS": True,
         "ATOMIC_REQUESTS": False,

@@ -138,7 +138,7 @@ class Supervisor:
                     _kill_group(child.process)
 
     def _write_status(self) -> None:
-        children = {
+        children: dict[str, dict[str, object]] = {
             c.name: {"pid": c.process.pid if c.process else None, "since": c.since, "beats": c.beats}
             for c in self.children
         }

@@ -53,7 +53,9 @@ def template_database(postgres_server: str, django_test_environment: None, djang
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(postgres_server: str, template_database: str, worker_id: str, django_db_blocker: Any) -> Iterator[None]:
+def django_db_setup(
+    postgres_server: str, template_database: str, worker_id: str, django_db_blocker: Any
+) -> Iterator[None]:
     """pytest-django's fixture of this name, replaced: a copy of the template for this worker."""
     name = f"ostinato_test_{worker_id}_{os.getpid()}"
     copy_template(postgres_server, template_database, name)

@@ -165,7 +165,7 @@ class Emptier:
         self.kept: dict[str, list[Any]] = {}
         with connections["default"].cursor() as cursor:
             for table in engine_tables():
-                cursor.execute(f'SELECT to_jsonb(t) FROM "{table}" t LIMIT 1000')  # noqa: S608
+                cursor.execute(f'SELECT to_jsonb(t) FROM "{table}" t LIMIT 1000')
                 rows = cursor.fetchall()
                 if rows:
                     self.kept[table] = [row[0] for row in rows]
@@ -185,9 +185,9 @@ class Emptier:
 
     def _delete(self, table: str) -> str:
         if table not in self.kept:
-            return f'DELETE FROM "{table}"'  # noqa: S608
+            return f'DELETE FROM "{table}"'
         listed = ", ".join(_literal(row) for row in self.kept[table])
-        return f'DELETE FROM "{table}" t WHERE to_jsonb(t) NOT IN ({listed})'  # noqa: S608
+        return f'DELETE FROM "{table}" t WHERE to_jsonb(t) NOT IN ({listed})'
 
 
 def _literal(row: Any) -> str:

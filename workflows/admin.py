@@ -12,7 +12,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import redirect
-from django.urls import URLPattern, path, reverse
+from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -20,7 +20,7 @@ from orchestrator.admin import ChoiceFilter, EngineAdmin
 from orchestrator.errors import OstinatoError
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.models import DecideQueue, Execution, Task, TaskDefinition, Timer, WorkflowDefinition
-from workflows.services.operating import ACTIONS, BUTTONS, perform
+from workflows.services.operating import ACTIONS, BUTTONS, perform, skippable
 
 
 def execution_link(workflow_id: UUID | None) -> SafeString | str:
@@ -136,15 +136,15 @@ class ExecutionAdmin(EngineAdmin):
         if run is not None:
             may = self.operates(request)
             context["buttons"] = [(action, may and action.allowed(run.status)) for action in BUTTONS]
-            context["open_tasks"] = self._open_tasks(run) if may else []
-            context["ops_url"] = reverse("ops:execution", args=[run.namespace, run.id])
+            context["skippable"] = skippable(run) if may else []
+            context["ops_url"] = self._ops_url(run)
         return super().render_change_form(request, context, *args, **kwargs)
 
-    def _open_tasks(self, run: Any) -> list[str]:
-        if not ACTIONS["skip_task"].allowed(run.status):
-            return []
-        open_tasks = Task.objects.filter(workflow_id=run.id, ended_at__isnull=True)
-        return sorted(set(open_tasks.values_list("ref", flat=True)[:100]))
+    def _ops_url(self, run: Any) -> str | None:
+        try:
+            return reverse("ops:execution", args=[run.namespace, run.id])
+        except NoReverseMatch:
+            return None
 
 
 class TaskStatusFilter(ChoiceFilter):

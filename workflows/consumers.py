@@ -20,13 +20,12 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.auth import get_user_model
 from django.db import DatabaseError, close_old_connections
 
-from orchestrator.conf import conf
 from orchestrator.db import json
 from orchestrator.db.hints import HISTORY
 from orchestrator.runtime.listener import Fanout
 from orchestrator.web.lifespan import lifespan
 from workflows.managers.history import Event
-from workflows.ops.access import Verdict, may_view, was_forwarded
+from workflows.ops.access import Verdict, may_view
 from workflows.services.history import Page, namespace_of, read_after
 
 T = TypeVar("T")
@@ -131,15 +130,14 @@ def _refusal(scope: Any, workflow_id: UUID) -> int | None:
     user = None
     if known is not None and known.is_authenticated:
         user = get_user_model().objects.filter(pk=known.pk).first()
-    client = scope.get("client") or (None, None)
-    forwarded = was_forwarded(name.decode("latin-1") for name, _ in scope.get("headers", ()))
-    verdict = may_view(user, client[0], forwarded=forwarded)
-    if verdict is Verdict.LOG_IN:
-        return LOG_IN
-    if verdict is Verdict.FORBIDDEN:
-        return FORBIDDEN
+    address = (scope.get("client") or (None,))[0]
+    headers = [name.decode("latin-1") for name, _ in scope.get("headers", ())]
+    verdict = may_view(user, address, headers)
+    if verdict is not Verdict.YES:
+        return LOG_IN if verdict is Verdict.LOG_IN else FORBIDDEN
     namespace = namespace_of(workflow_id)
-    hidden = user is None and namespace != conf().DEFAULT_NAMESPACE
+    # A run of a namespace the reader may not enter is one that does not exist.
+    hidden = namespace is not None and may_view(user, address, headers, namespace) is not Verdict.YES
     return NOT_FOUND if namespace is None or hidden else None
 
 

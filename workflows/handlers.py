@@ -25,6 +25,7 @@ def start_workflow(event: ClaimedEvent) -> None:
     """Start the run of a START_WORKFLOW task, apart from its starter."""
     payload = event.payload
     key = f"{payload['starter_workflow_id']}:{payload['ref']}:{payload['iteration']}:{payload['attempt']}"
+    key += f":{payload['workflow_id']}"  # a rerun of the starter makes the same attempt anew
     start(_request(event, payload["workflow_id"], "start", key))
 
 

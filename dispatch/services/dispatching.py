@@ -305,3 +305,18 @@ def record_polls(polls: Sequence[tuple[str, str, str | None, str]]) -> None:
     if polls:
         with transaction():
             WorkerPoll.sql.record(polls)
+
+
+def read_polls(namespace: str, queue: str | None = None) -> list[tuple[str, str | None, str, datetime]]:
+    """(queue, domain, worker, time) of last polls, newest first."""
+    return WorkerPoll.sql.read(namespace, queue)
+
+
+def read_logs(task_id: UUID) -> list[tuple[str, datetime]]:
+    """(line, time) of a task's log."""
+    return TaskLog.sql.read(task_id)
+
+
+def queue_sizes(namespace: str, queues: Sequence[str] | None = None) -> dict[str, tuple[int, int]]:
+    """Queue -> (waiting, leased)."""
+    return QueuedTask.sql.sizes(namespace, queues)

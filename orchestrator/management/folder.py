@@ -15,7 +15,10 @@ from django.core.management.base import CommandError
 
 
 class DataFolder:
-    """`.ostinato/`: PostgreSQL's files, secrets (mode 600), and a folder that lives as long as `up` does."""
+    """`.ostinato/`: PostgreSQL's files, secrets (mode 600), and a folder `run` that lives as long as `up` does.
+
+    `orchestrator.settings` reads `secret-key` and `run/database-url` for the commands beside it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -23,6 +26,7 @@ class DataFolder:
         self.run = path / "run"
         self.status = self.run / "status"
         self.metrics = self.run / "metrics"
+        self.database_url = self.run / "database-url"
         self.static = path / "static"
         self.admin_password = path / "admin-password"
 

@@ -173,7 +173,7 @@ def add_loop_arguments(parser: argparse.ArgumentParser, idle_seconds: float = 1.
     """The options every loop command has."""
     parser.add_argument("--once", action="store_true", help="one step, then exit; an error is raised")
     parser.add_argument("--max-steps", type=int, default=None, help="exit after this many steps")
-    parser.add_argument("--idle-seconds", type=float, default=idle_seconds, help="wait between steps with nothing to do")
+    parser.add_argument("--idle-seconds", type=float, default=idle_seconds, help="wait when there is nothing to do")
     parser.add_argument("--threads", type=int, default=threads, help="copies of the step side by side")
 
 

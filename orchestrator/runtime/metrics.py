@@ -11,7 +11,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 
 LOOP_ITEMS = Counter("ostinato_loop_items_total", "Items that a loop's steps dealt with.", ["loop"])
-LOOP_STEPS = Counter("ostinato_loop_steps_total", "Steps of a loop by outcome: worked, idle, failed.", ["loop", "outcome"])
+LOOP_STEPS = Counter("ostinato_loop_steps_total", "Steps by outcome: worked, idle, failed.", ["loop", "outcome"])
 LOOP_SECONDS = Histogram(
     "ostinato_loop_step_seconds",
     "Duration of a loop's steps that did something.",

@@ -108,9 +108,7 @@ class Router:
                 return route, params
         return None
 
-    async def answer(
-        self, route: Route, params: dict[str, str], scope: Message, receive: Receive, send: Send
-    ) -> None:
+    async def answer(self, route: Route, params: dict[str, str], scope: Message, receive: Receive, send: Send) -> None:
         """Run the handler and send its answer; an unexpected error is 500, a client that left gets none."""
         try:
             response = await route.handler(Request(scope, receive, params))

@@ -15,6 +15,7 @@ import structlog
 from orchestrator.conf import conf
 from orchestrator.db.hints import OUTBOX, hint
 from orchestrator.db.transactions import transaction
+from orchestrator.models import AuditEntry
 from outbox.managers import ClaimedEvent
 from outbox.models import OutboxEvent
 
@@ -79,10 +80,17 @@ def backoff_seconds(attempts: int) -> float:
     return float(min(2 ** min(attempts, 10), 300)) * random.uniform(0.8, 1.2)
 
 
-def replay(ids: Sequence[UUID] | None = None) -> int:
-    """Make dead letters deliverable again: the named ones, or all; returns how many."""
+def replay(ids: Sequence[UUID] | None = None, *, actor: str = "system") -> int:
+    """Make dead letters deliverable again: the named ones, or all; returns how many. Audited, one entry each."""
+    wanted = {} if ids is None else {"id__in": list(ids)}
     with transaction():
-        count = OutboxEvent.sql.replay(ids)
+        dead = list(OutboxEvent.objects.filter(dead_at__isnull=False, **wanted).values_list("id", "namespace", "topic"))
+        count = OutboxEvent.sql.replay([event_id for event_id, _, _ in dead])
+        for event_id, namespace, topic in dead:
+            AuditEntry.sql.record(
+                namespace=namespace, actor=actor, action="outbox.replay", target=str(event_id), outcome="done",
+                detail={"topic": topic},
+            )  # fmt: skip
         hint(OUTBOX)
     return count
 

@@ -6,7 +6,7 @@ After every pass it checks that no identity is made twice, and that deciding aga
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ from workflows.engine.commands import Decision, EndRun, ScheduleTask, UpdateTask
 from workflows.engine.decider import decide
 from workflows.engine.state import State, TaskStatus, TaskView, WorkflowStatus, WorkflowView
 
-EPOCH = datetime(2026, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def evaluate(source: str, scope: dict[str, Any]) -> Any:
@@ -41,6 +41,7 @@ class Run:
         self.now = EPOCH
         self.tasks: dict[UUID, TaskView] = {}
         self.made: list[ScheduleTask] = []
+        self.queued: set[UUID] = set()
         self.passes = 0
         self.reads = 0
         self.end: EndRun | None = None
@@ -59,7 +60,7 @@ class Run:
     def _decide(self) -> Decision:
         loaded: frozenset[str] = frozenset()
         while True:
-            frontier = [t for t in self.tasks.values() if not t.status.terminal or not t.consumed]
+            frontier = [self._as_read(t) for t in self.tasks.values() if not t.status.terminal or not t.consumed]
             extra = [self._newest(ref) for ref in loaded]
             rows = {t.id: t for t in [*frontier, *(t for t in extra if t)]}
             state = State(self.view, tuple(rows.values()), loaded, self.now, {}, self.new_id)
@@ -69,6 +70,12 @@ class Run:
             assert not decision.needs <= loaded, f"asked for {decision.needs} twice"
             self.reads += 1
             loaded |= decision.needs
+
+    def _as_read(self, task: TaskView) -> TaskView:
+        """Open tasks that are queued come without their payloads."""
+        if task.status.terminal or task.id not in self.queued:
+            return task
+        return replace(task, input=None, output=None)
 
     def _newest(self, ref: str) -> TaskView | None:
         rows = [t for t in self.tasks.values() if t.ref == ref]
@@ -112,17 +119,20 @@ class Run:
         identity = (c.ref, c.iteration, c.attempt)
         assert identity not in {(t.ref, t.iteration, t.attempt) for t in self.tasks.values()}, f"{identity} made twice"
         self.made.append(c)
+        if c.queue is not None:
+            self.queued.add(c.id)
         self.tasks[c.id] = TaskView(
-            c.id, c.ref, c.iteration, c.attempt, c.name, c.type, c.status, c.consumed, c.input, c.output, c.reason, c.cause,
-            c.state, c.spec, self.now, None, self.now if c.status.terminal else None, c.first_scheduled_at or self.now,
+            c.id, c.ref, c.iteration, c.attempt, c.name, c.type, c.status, c.consumed, c.input, c.output, c.reason,
+            c.cause, c.state, c.spec, self.now, None, self.now if c.status.terminal else None,
+            c.first_scheduled_at or self.now,
             c.sub_workflow_id, None, c.domain, 0,
         )  # fmt: skip
 
     # What workers and people do
 
     def finish(
-        self, ref: str, output: Any = None, status: str = "COMPLETED", iteration: str | None = None, cause: str | None = None,
-        reason: str | None = None, decide: bool = True,
+        self, ref: str, output: Any = None, status: str = "COMPLETED", iteration: str | None = None,
+        cause: str | None = None, reason: str | None = None, decide: bool = True,
     ) -> None:  # fmt: skip
         """End the open task of a ref, and decide."""
         task = self.open(ref, iteration)
@@ -157,6 +167,7 @@ class Run:
                 return
             ready = [t for t in self.tasks.values() if not t.status.terminal and t.type not in ("JOIN", "DO_WHILE")]
             if not ready:
+                assert self.stuck, "nothing is open and the run is not reported stuck"
                 return
             for task in ready:
                 if not self.end:

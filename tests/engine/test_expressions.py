@@ -27,7 +27,7 @@ SCOPE = Roots(
 
 
 @pytest.mark.parametrize(
-    "text, value",
+    ("text", "value"),
     [
         ("${workflow.input.n}", 3),
         ("${workflow.input.none}", None),
@@ -58,7 +58,9 @@ def test_values_are_resolved_recursively_and_keys_are_not() -> None:
     assert resolve(template, SCOPE) == {"${workflow.input.k}": [3, {"x": 1}], "c": [1, 2]}
 
 
-@pytest.mark.parametrize("text, position", [("ab ${t.output", 3), ("${}", 0), ("${t.output[?(@.a==1)]}", 10), ("x${t.output[}", 11)])
+@pytest.mark.parametrize(
+    ("text", "position"), [("ab ${t.output", 3), ("${}", 0), ("${t.output[?(@.a==1)]}", 10), ("x${t.output[}", 11)]
+)
 def test_bad_syntax_names_its_position(text: str, position: int) -> None:
     with pytest.raises(ExpressionError) as caught:
         compile_template(text)
@@ -78,10 +80,13 @@ def test_an_unknown_reference_is_refused_with_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "task, path",
+    ("task", "path"),
     [
         ({"type": "SWITCH"}, "tasks[0].evaluatorType"),
-        ({"type": "SWITCH", "evaluatorType": "value-param", "expression": "v", "decisionCases": {"a": []}}, "tasks[0].expression"),
+        (
+            {"type": "SWITCH", "evaluatorType": "value-param", "expression": "v", "decisionCases": {"a": []}},
+            "tasks[0].expression",
+        ),
         ({"type": "FORK_JOIN", "forkTasks": [[]]}, "tasks[0]"),
         ({"type": "DO_WHILE", "loopCondition": "true"}, "tasks[0].loopOver"),
         ({"type": "SUB_WORKFLOW"}, "tasks[0].subWorkflowParam"),

@@ -8,16 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from workflows.engine.expressions import Constant, ExpressionError, Template, compile_template
+from workflows.engine.expressions import Constant, ExpressionError, Mapping, Template, compile_template
 from workflows.engine.retries import Policy, policy
 
 OPERATORS = frozenset(
-    {"SWITCH", "DECISION", "FORK_JOIN", "JOIN", "DO_WHILE", "SUB_WORKFLOW", "START_WORKFLOW", "SET_VARIABLE", "TERMINATE",
-     "WAIT", "HUMAN", "NOOP"}
+    {"SWITCH", "DECISION", "FORK_JOIN", "FORK_JOIN_DYNAMIC", "JOIN", "EXCLUSIVE_JOIN", "DO_WHILE", "SUB_WORKFLOW",
+     "START_WORKFLOW", "SET_VARIABLE", "TERMINATE", "WAIT", "HUMAN", "NOOP"}
 )  # fmt: skip
 """Types that the engine settles itself; no queue, no worker."""
 SYSTEM_TASKS = frozenset({"HTTP", "INLINE", "LAMBDA", "JSON_JQ_TRANSFORM"})
 """Types that our own workers run, queued under their type."""
+CONTAINERS = frozenset({"SWITCH", "DECISION", "FORK_JOIN", "FORK_JOIN_DYNAMIC", "JOIN", "EXCLUSIVE_JOIN", "DO_WHILE"})
+"""Types that are never tried again: what they hold was, one by one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,8 +34,13 @@ class Block:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A task of the definition. `loops` are the enclosing DO_WHILE refs, outermost first; `members` are
-    the nodes whose innermost loop this is."""
+    """A task of the definition, or one that a fork made (`dynamic`).
+
+    `loops` are the enclosing DO_WHILE refs, outermost first; `members` the nodes whose innermost loop this is;
+    `under` maps each enclosing fork to the branch this stands in; `joined_by` are the joins, each with the ref it
+    knows, that must hear of this node's end one by one. `template` are its task definition's defaults and `given`
+    what its fork gave it.
+    """
 
     ref: str
     name: str
@@ -49,9 +56,14 @@ class Node:
     blocks: dict[str, Block] = field(default_factory=dict)
     join: Node | None = None
     fork: Node | None = None
-    joined_by: list[Node] = field(default_factory=list)
+    joined_by: list[tuple[Node, str]] = field(default_factory=list)
     members: list[Node] = field(default_factory=list)
     under: dict[str, str] = field(default_factory=dict)
+    waits_for_all: bool = True
+    dynamic: bool = False
+    given: dict[str, Any] | None = None
+    template: dict[str, Any] | None = None
+    prefixed: bool = False
     optional: bool = False
     permissive: bool = False
 
@@ -69,7 +81,7 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Blueprint:
-    """A compiled definition."""
+    """A compiled definition; `partial` when some join does not wait for every branch of its fork."""
 
     definition: dict[str, Any]
     task_definitions: dict[str, dict[str, Any]]
@@ -78,6 +90,7 @@ class Blueprint:
     outputs: Template
     permissive: tuple[Node, ...]
     null_text: str
+    partial: bool = False
 
     @property
     def name(self) -> str:
@@ -100,21 +113,42 @@ def compile(definition: dict[str, Any], task_definitions: dict[str, dict[str, An
         null_text="" if (definition.get("schemaVersion") or 2) >= 3 else "null",
     )
     _fill(blueprint, root, definition.get("tasks") or [], (), {})
+    forks = 0
     for node in blueprint.nodes.values():
         if node.loops:
             blueprint.nodes[node.loops[-1]].members.append(node)
-        if node.type == "JOIN":
-            for ref in node.spec.get("joinOn") or []:
-                if ref in blueprint.nodes:
-                    blueprint.nodes[ref].joined_by.append(node)
+        if node.type in ("JOIN", "EXCLUSIVE_JOIN"):
+            _link_join(blueprint, node)
+        elif node.type == "FORK_JOIN_DYNAMIC":
+            node.prefixed = forks > 0
+            forks += 1
+    blueprint.partial = any(not node.waits_for_all for node in blueprint.nodes.values())
     blueprint.permissive = tuple(node for node in blueprint.nodes.values() if node.permissive and not node.optional)
     return blueprint
 
 
-def node_of(blueprint: Blueprint, spec: dict[str, Any], like: Node | None = None) -> Node:
-    """A node for a task that stands in no block of the definition, such as one a fork made at run time."""
-    block = like.block if like else blueprint.root
-    return _node(blueprint, block, spec, 0, like.loops if like else (), {})
+def dynamic_node(blueprint: Blueprint, spec: dict[str, Any], fork: Node) -> Node:
+    """A node for a task that a fork made at run time: a branch of its own."""
+    block = Block("branch", fork, str(spec.get("taskReferenceName")))
+    node = _node(blueprint, block, spec, 0, fork.loops, {**fork.under, fork.ref: block.key})
+    node.dynamic = True
+    block.nodes.append(node)
+    return node
+
+
+def _link_join(blueprint: Blueprint, join: Node) -> None:
+    """Let a join hear of the refs it names; when these include the end of every branch, counting branches will do."""
+    named = {ref for ref in join.spec.get("joinOn") or [] if isinstance(ref, str)}
+    fork = join.fork
+    if fork is not None:
+        tips = {block.nodes[-1].ref for block in fork.blocks.values() if block.nodes}
+        join.waits_for_all = fork.type == "FORK_JOIN_DYNAMIC" or not named or tips <= named
+        if join.waits_for_all:
+            return
+    for ref in sorted(named & blueprint.nodes.keys()):
+        target = blueprint.nodes[ref]
+        deeper = target.loops[len(join.loops) :]  # a task in a loop is final when the loop has ended
+        (blueprint.nodes[deeper[0]] if deeper else target).joined_by.append((join, ref))
 
 
 def _fill(blueprint: Blueprint, block: Block, tasks: list[Any], loops: tuple[str, ...], under: dict[str, str]) -> None:
@@ -128,7 +162,7 @@ def _fill(blueprint: Blueprint, block: Block, tasks: list[Any], loops: tuple[str
             deeper = (*loops, node.ref) if kind == "loop" else loops
             _fill(blueprint, inner, children, deeper, {**under, node.ref: key} if kind == "branch" else under)
         previous = block.nodes[index - 1] if index else None
-        if node.type == "JOIN" and previous is not None and previous.type == "FORK_JOIN":
+        if node.type == "JOIN" and previous is not None and previous.type in ("FORK_JOIN", "FORK_JOIN_DYNAMIC"):
             previous.join, node.fork = node, previous
 
 
@@ -149,13 +183,14 @@ def _node(
 ) -> Node:
     name = str(spec.get("name") or spec.get("taskReferenceName") or "")
     type_ = str(spec.get("type") or "SIMPLE")
+    retries = 0 if type_ in CONTAINERS else spec.get("retryCount")
     worker = type_ not in OPERATORS and type_ not in SYSTEM_TASKS
     task_definition = spec.get("taskDefinition") or blueprint.task_definitions.get(name)
     inputs, broken = _template(spec.get("inputParameters") or {})
     extras = {}
     for extra in _EXTRAS:
         if spec.get(extra) is not None:
-            extras[extra], problem = _template(spec[extra])
+            extras[extra], problem = _template(spec[extra], opaque="workflowDefinition")
             broken = broken or problem
     return Node(
         ref=str(spec.get("taskReferenceName") or name),
@@ -165,18 +200,23 @@ def _node(
         block=block,
         index=index,
         loops=loops,
-        policy=policy(task_definition, spec.get("retryCount"), worker=worker),
+        policy=policy(task_definition, retries, worker=worker),
         inputs=inputs,
         extras=extras,
         broken=broken,
         under=under,
+        template=(task_definition or {}).get("inputTemplate") or None,
         optional=bool(spec.get("optional")),
         permissive=bool(spec.get("permissive")),
     )
 
 
-def _template(value: Any) -> tuple[Template, str | None]:
+def _template(value: Any, opaque: str | None = None) -> tuple[Template, str | None]:
+    """A parsed value, or what is wrong with it. An object under the key `opaque` is a definition, not values."""
     try:
+        if opaque and isinstance(value, dict) and isinstance(value.get(opaque), dict):
+            items = ((key, Constant(item) if key == opaque else compile_template(item)) for key, item in value.items())
+            return Mapping(tuple(items)), None
         return compile_template(value), None
     except ExpressionError as error:
         return Constant(None), str(error)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from workflows.engine.expressions import as_text
+
 
 class ScriptError(Exception):
     """A script that failed; the text is the reason people read."""
@@ -23,7 +25,7 @@ def as_case(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return value if isinstance(value, str) else str(value)
+    return as_text(value)
 
 
 def is_true(value: Any) -> bool:

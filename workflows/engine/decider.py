@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from workflows.engine.blueprint import Block, Blueprint, Node, dynamic_node
 from workflows.engine.book import Book
@@ -22,6 +22,10 @@ from workflows.engine.retries import policy_of
 from workflows.engine.rows import NeedRows, Row, RunEnded, TaskError
 from workflows.engine.scope import NodeScope, workflow_document
 from workflows.engine.state import State, TaskStatus, WorkflowStatus
+
+__all__ = ["EvaluateScript", "NeedRows", "Pass", "RunEnded", "decide"]
+
+EvaluateScript = Evaluator
 
 MAX_STEPS = 500
 """Steps of one pass; a loop of operators alone goes on in the next pass."""
@@ -43,7 +47,7 @@ class Pass:
 
     __slots__ = (
         "_document", "again", "alerts", "blueprint", "book", "consumed", "end", "evaluate_script", "last", "root_ended",
-        "state", "steps", "variables", "waiting",
+        "state", "steps", "stuck", "variables", "waiting",
     )  # fmt: skip
 
     def __init__(self, blueprint: Blueprint, state: State, evaluate_script: Evaluator) -> None:
@@ -59,6 +63,7 @@ class Pass:
         self.last: Row | None = None
         self.again = False
         self.steps = 0
+        self.stuck: tuple[str, ...] = ()
         self.waiting: deque[Callable[[], None]] = deque()
         self._document: dict[str, Any] | None = None
 
@@ -75,6 +80,8 @@ class Pass:
                 self._work()
             self._work()
             finish_if_proved(self)
+            if not (self.again or self.book.open_leaf()):
+                self.stuck = missing(self)
         except RunEnded:
             pass
         return self._decision()
@@ -90,39 +97,49 @@ class Pass:
             if command is not None:
                 commands.append(command)
         commands += self.alerts
-        stuck: tuple[str, ...] = ()
         if self.end is not None:
             commands.append(self.end)
-        elif not self.again and not self.book.open_leaf():
-            stuck = missing(self)
         return Decision(
             commands=tuple(commands),
             consumed=tuple(row.id for row in self.consumed if row.consumed),
             variables=self.variables if self.variables is not self.state.workflow.variables else None,
             root_ended=self.root_ended,
-            stuck=stuck,
+            stuck=self.stuck,
             again=self.again,
         )
 
     # Rows
+
+    def _add(self, row: Row) -> None:
+        self.book.add(row)
+
+    def open_row(self, ref: str, iteration: str) -> Row | None:
+        """The open row of an operator at an iteration."""
+        return self.book.open_row(ref, iteration)
 
     def draft(self, node: Node, iteration: str, status: TaskStatus, attempt: int = 0, **fields: Any) -> Row:
         """A new row of this pass; one that is settled here is born consumed."""
         id_ = fields.pop("id", None) or self.state.new_id()
         row = Row(id_, node.ref, iteration, attempt, node.name, node.type, status, fields.pop("input", {}), **fields)
         if node.dynamic:
-            row.spec, row.state = node.spec, {**(row.state or {}), "fork": node.block.owner.ref if node.block.owner else ""}
+            fork = node.block.owner.ref if node.block.owner else ""
+            row.spec, row.state = node.spec, {**(row.state or {}), "fork": fork}
         row.consumed = status.terminal
         self.book.add(row)
         if status.terminal:
             self.last = row
         return row
 
-    def node(self, row: Row) -> Node | None:
-        """The node of a row; one made at run time carries its own definition."""
+    def node(self, row: Row) -> Node:
+        """The node of a row; one made at run time carries its own definition. Ends the run when there is none."""
+        node = self.blueprint.nodes.get(row.ref)
         if row.spec is not None:
-            return dynamic_node(self.blueprint, row.spec, self.blueprint.nodes.get((row.state or {}).get("fork", "")))
-        return self.blueprint.nodes.get(row.ref)
+            owner = self.blueprint.nodes.get((row.state or {}).get("fork", ""))
+            node = dynamic_node(self.blueprint, row.spec, owner) if owner else None
+        if node is None:
+            reason = f"Task {row.id} ({row.ref}) is not in the definition of this run"
+            self.end_run(WorkflowStatus.FAILED, None, reason, (row.ref,))
+        return node
 
     # Movement through the structure
 
@@ -184,17 +201,14 @@ class Pass:
 
     def _settle_ended(self, row: Row) -> None:
         node = self.node(row)
-        if node is None:
-            reason = f"Task {row.id} ({row.ref}) is not in the definition of this run"
-            self.end_run(WorkflowStatus.FAILED, None, reason, (row.ref,))
-        elif not row.status.successful:
+        if not row.status.successful:
             self.fail(node, row)
+            return
+        self.last = row
+        if row.type in ("SWITCH", "DECISION", "FORK") and row.status != TaskStatus.SKIPPED:
+            resume_container(self, node, row)
         else:
-            self.last = row
-            if node.type in ("SWITCH", "DECISION", "FORK_JOIN", "FORK_JOIN_DYNAMIC") and row.status != TaskStatus.SKIPPED:
-                resume_container(self, node, row)
-            else:
-                self.finished(node, row.iteration)
+            self.finished(node, row.iteration)
 
     def fail(self, node: Node, row: Row) -> None:
         """An attempt has ended badly: retry it, pass over it, or end the run."""
@@ -230,7 +244,7 @@ class Pass:
 
     def end_run(
         self, status: WorkflowStatus, result: Any, reason: str | None = None, failed_refs: tuple[str, ...] = ()
-    ) -> None:
+    ) -> NoReturn:
         """End the run and this pass; without a result it puts out what its outputParameters give by now."""
         if result is None and self.blueprint.definition.get("outputParameters"):
             result = output(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -44,12 +44,12 @@ def _iso(words: str) -> datetime | None:
         moment = datetime.fromisoformat(words)
     except ValueError:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _with_zone(words: str) -> datetime | None:
     for form in _MOMENTS:
-        for candidate, zone in ((words, timezone.utc), _split_zone(words)):
+        for candidate, zone in ((words, UTC), _split_zone(words)):
             if zone is None:
                 continue
             try:

@@ -52,7 +52,8 @@ class Concatenation:
     parts: tuple[str | Expression, ...]
 
     def resolve(self, scope: Scope) -> str:
-        return "".join(part if isinstance(part, str) else as_text(part.resolve(scope), scope.null_text) for part in self.parts)
+        null = scope.null_text
+        return "".join(part if isinstance(part, str) else as_text(part.resolve(scope), null) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)

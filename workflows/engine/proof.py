@@ -8,15 +8,20 @@ from workflows.engine.blueprint import Block
 from workflows.engine.expressions import resolve
 from workflows.engine.rows import NeedRows, Row
 from workflows.engine.scope import NodeScope
-from workflows.engine.state import WorkflowStatus
+from workflows.engine.state import TaskStatus, WorkflowStatus
 
 if TYPE_CHECKING:
     from workflows.engine.decider import Pass
 
 
 def finish_if_proved(pass_: Pass) -> None:
-    """INV-10: the last node of the root block has ended, nothing is open, nothing is left to consume."""
+    """INV-10: the last node of the root block has ended, nothing is open, nothing is left to consume.
+
+    A branch that its join does not wait for proves nothing by that: such a definition is walked.
+    """
     if not pass_.root_ended or pass_.again or pass_.book.any_open():
+        return
+    if pass_.blueprint.partial and _unended(pass_):
         return
     rows = pass_.book.find_all([node.ref for node in pass_.blueprint.permissive], None, "")
     bad = [row for row in rows.values() if not row.status.successful]
@@ -54,21 +59,26 @@ def failure_workflow(pass_: Pass) -> dict[str, Any] | None:
 def missing(pass_: Pass) -> tuple[str, ...]:
     """The refs at which a stuck run stands still: reached by its structure, and without a row that ended well.
 
-    Reads the newest row of every ref once; a run is stuck so rarely that this may cost something.
+    A run is stuck so rarely that this may cost something.
     """
+    return _unended(pass_) or tuple(node.ref for node in pass_.blueprint.root.nodes[-1:])
+
+
+def _unended(pass_: Pass) -> tuple[str, ...]:
+    """The refs where the walk through the definition stops; reads the newest row of every ref once."""
     unread = frozenset(pass_.blueprint.nodes) - pass_.book.loaded
     if unread and not pass_.book.whole:
         raise NeedRows(unread)
     found: list[str] = []
     _walk(pass_, pass_.blueprint.root, "", found)
-    return tuple(dict.fromkeys(found)) or tuple(node.ref for node in pass_.blueprint.root.nodes[-1:])
+    return tuple(dict.fromkeys(found))
 
 
 def _walk(pass_: Pass, block: Block, iteration: str, found: list[str]) -> bool:
     """Whether a block has ended; adds the refs where it has not."""
     for node in block.nodes:
         row = pass_.book.find(node.ref, node, iteration)
-        inner = list(node.blocks.values())
+        inner = list(node.blocks.values()) if row is None or row.status != TaskStatus.SKIPPED else []
         if node.type in ("SWITCH", "DECISION"):
             inner = [b for b in inner if row is not None and b.key == (row.state or {}).get("block")]
         if row is None or not (row.status.successful or node.permissive):
@@ -81,7 +91,8 @@ def _walk(pass_: Pass, block: Block, iteration: str, found: list[str]) -> bool:
 
 
 def _all_ended(pass_: Pass, blocks: list[Block], iteration: str, found: list[str]) -> bool:
-    return all([_walk(pass_, block, iteration, found) for block in blocks])
+    ended = [_walk(pass_, block, iteration, found) for block in blocks]  # each, to find whatever is missing
+    return all(ended)
 
 
 def _turn(row: Row) -> str:

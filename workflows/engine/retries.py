@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from workflows.engine.blueprint import Blueprint, Node
 
 _INTEGERS = {
     "retryDelaySeconds": 60,
@@ -64,6 +67,14 @@ def policy(definition: dict[str, Any] | None, override: Any, *, worker: bool) ->
         response_seconds=_number(known.get("responseTimeoutSeconds"), defaults[1]),
         timeout_policy=known.get("timeoutPolicy") or "TIME_OUT_WF",
     )
+
+
+def policy_of(blueprint: Blueprint, node: Node, name: str) -> Policy:
+    """The policy of a task that was made as `name`: a DYNAMIC task follows the definition of the task it became."""
+    if node.type != "DYNAMIC" or name == node.name:
+        return node.policy
+    definition = node.spec.get("taskDefinition") or blueprint.task_definitions.get(name)
+    return policy(definition, node.spec.get("retryCount"), worker=True)
 
 
 def _number(value: Any, default: int) -> int:

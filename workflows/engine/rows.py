@@ -70,9 +70,10 @@ class Row:
         """What the applier must do for this row."""
         if self.view is None:
             return ScheduleTask(
-                self.id, self.ref, self.iteration, self.attempt, self.name, self.type, self.status, self.input, self.output,
-                self.reason, self.cause, self.state, self.spec, self.consumed, timers=self.timers, effects=self.effects,
-                first_scheduled_at=self.first_scheduled_at, sub_workflow_id=self.sub_workflow_id, **self.schedule,
+                self.id, self.ref, self.iteration, self.attempt, self.name, self.type, self.status, self.input,
+                self.output, self.reason, self.cause, self.state, self.spec, self.consumed, timers=self.timers,
+                effects=self.effects, first_scheduled_at=self.first_scheduled_at, sub_workflow_id=self.sub_workflow_id,
+                **self.schedule,
             )  # fmt: skip
         if self.changed:
             return UpdateTask(self.id, self.status, self.output, self.reason, self.state, self.consumed)

@@ -103,7 +103,10 @@ class OpenTask:
 
 @dataclass(frozen=True, slots=True)
 class OutlineTask:
-    """A task without its payloads; `state` is read of joins, loops and switches only."""
+    """A task without its payloads.
+
+    `state` is read of joins, loops, switches and `dynamic` tasks (made by a fork at run time) only, `joins` of joins.
+    """
 
     id: UUID
     ref: str
@@ -116,6 +119,7 @@ class OutlineTask:
     sub_workflow_id: UUID | None
     dynamic: bool
     state: dict[str, Any] | None
+    joins: list[str] | None
 
     @property
     def path(self) -> tuple[int, ...]:
@@ -231,7 +235,7 @@ class TaskManager(VerbManager):
     def outline(self, workflow_id: UUID) -> list[OutlineTask]:
         """Every task of a run, without payloads, in the order they were made."""
         return [
-            OutlineTask(*row[:5], _STATUS[row[5]], *row[6:10], json.loads(row[10]))
+            OutlineTask(*row[:5], _STATUS[row[5]], *row[6:10], json.loads(row[10]), json.loads(row[11]))
             for row in _SQL.outline.rows(workflow_id=workflow_id)
         ]
 

@@ -24,12 +24,13 @@ from orchestrator.errors import NotFound, OstinatoError
 from workflows.engine.state import WorkflowStatus
 from workflows.ops import access
 from workflows.services import browsing
-from workflows.services.operating import ACTIONS, BUTTONS, perform
+from workflows.services.operating import BUTTONS, perform, skippable
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+_CHIPS = ("", *(status.value for status in WorkflowStatus))
 View = Callable[..., HttpResponse]
 
 
@@ -76,7 +77,7 @@ def executions(request: HttpRequest, namespace: str) -> HttpResponse:
         found=found,
         query=query,
         status=status,
-        chips=[("", "All", _query({"q": query}))] + [(s, s.title().replace("_", " "), _query({"q": query, "status": s})) for s in WorkflowStatus],
+        chips=[(s, s.capitalize().replace("_", " ") or "All", _query({"q": query, "status": s})) for s in _CHIPS],
         next_url=_query({**kept, "after": str(found.next)}) if found.next else None,
         first_url=_query(kept) if after else None,
         scanned=browsing.SCAN,
@@ -106,13 +107,9 @@ def execution(request: HttpRequest, namespace: str, workflow_id: UUID) -> HttpRe
         live=not before,
         buttons=[(action, may_operate and action.allowed(run.status)) for action in BUTTONS],
         may_operate=may_operate,
-        may_skip=may_operate and ACTIONS["skip_task"].allowed(run.status),
-        failed=[task for task in tasks if task.status in _FAILED and task.reason][-1:],
+        skippable=skippable(run) if may_operate else [],
         preview=browsing.PREVIEW,
     )
-
-
-_FAILED = ("FAILED", "FAILED_WITH_TERMINAL_ERROR", "TIMED_OUT")
 
 
 @page
@@ -145,13 +142,13 @@ def act(request: HttpRequest, namespace: str, workflow_id: UUID, name: str) -> H
     return response
 
 
-def _render(request: HttpRequest, template: str, namespace: str, status: int = 200, **context: Any) -> HttpResponse:
+def _render(request: HttpRequest, template: str, namespace: str, /, http: int = 200, **context: Any) -> HttpResponse:
     shared = {"namespace": namespace, "now": timezone.now(), "demo": not request.user.is_authenticated}
-    return render(request, template, {**shared, **context}, status=status)
+    return render(request, template, {**shared, **context}, status=http)
 
 
 def _problem(request: HttpRequest, status: int, title: str, message: str) -> HttpResponse:
-    return _render(request, "ops/problem.html", conf().DEFAULT_NAMESPACE, status, title=title, message=message)
+    return _render(request, "ops/problem.html", conf().DEFAULT_NAMESPACE, http=status, title=title, message=message)
 
 
 def _query(parameters: dict[str, str]) -> str:

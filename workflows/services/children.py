@@ -8,16 +8,22 @@ from uuid import UUID
 from orchestrator.db.hints import DECIDE, hint
 from orchestrator.db.transactions import transaction
 from workflows.engine.state import TaskStatus, WorkflowStatus
+from workflows.managers.execution import LockedExecution
 from workflows.managers.task import TaskEnd
-from workflows.models import DecideQueue, Execution, IdempotencyKey
+from workflows.models import DecideQueue, Execution, IdempotencyKey, Task
 from workflows.transitions import end_runs, end_tasks, run_end
 
 CASCADE = "cascade"
 
 
 def key(payload: dict[str, Any]) -> str:
-    """The identity of a child's start: parent, ref, iteration path and attempt. [INV-6c]"""
-    return f"{payload['parent_workflow_id']}:{payload['ref']}:{payload['iteration']}:{payload['attempt']}"
+    """The identity of a child's start: parent, ref, iteration path, attempt, and the child's own id. [INV-6c]
+
+    The id was minted with the task's row; a rerun or restart makes the same attempt anew, and must not be absorbed by
+    the child of the row that it wiped.
+    """
+    child = payload.get("child_id") or payload["workflow_id"]
+    return f"{payload['parent_workflow_id']}:{payload['ref']}:{payload['iteration']}:{payload['attempt']}:{child}"
 
 
 def refuse(namespace: str, payload: dict[str, Any], reason: str) -> None:
@@ -41,6 +47,12 @@ def terminate(namespace: str, payload: dict[str, Any]) -> None:
     with transaction():
         DecideQueue.sql.enqueue([child, *([found[1]] if found[1] else [])])
         for run in Execution.sql.lock([child]):
-            if not WorkflowStatus(run.status).terminal:
+            if not WorkflowStatus(run.status).terminal and not _awaited(run):
                 end_runs([run_end(run, WorkflowStatus.TERMINATED, reason=payload["reason"], root_ended=run.root_ended)])
         hint(DECIDE)
+
+
+def _awaited(run: LockedExecution) -> bool:
+    """Whether the parent waits for this child (again): then the event is a late delivery from before a retry."""
+    task = Task.sql.find(run.parent_task_id) if run.parent_task_id else None
+    return task is not None and not TaskStatus(task.status).terminal

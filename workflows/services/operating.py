@@ -1,6 +1,6 @@
-"""Operator actions by name: what each is called, where it is allowed, and the control service behind it.
+"""Operator actions as buttons: what each is called, and the control service behind it.
 
-The admin and the operator's pages offer the same actions; the services decide, this table only describes.
+The admin and the operator's pages offer the same ones; the services decide, this table only describes.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from orchestrator.errors import Invalid, NotFound
-from workflows.engine.state import WorkflowStatus
-
-_OPEN = frozenset({WorkflowStatus.RUNNING, WorkflowStatus.PAUSED})
-_ENDED = frozenset(WorkflowStatus) - _OPEN
+from workflows.engine.blueprint import OPERATORS
+from workflows.models import Execution, Task
+from workflows.services import control
+from workflows.services.control import available_actions
+from workflows.services.revisions import blueprint_for
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A button: `statuses` are those it is offered in, `hint` says so where it is not."""
+    """A button; `hint` says where it may be pressed."""
 
     name: str
     label: str
     done: str
-    statuses: frozenset[WorkflowStatus]
     hint: str
     danger: bool = False
     needs_reason: bool = False
@@ -30,61 +30,65 @@ class Action:
 
     def allowed(self, status: str) -> bool:
         """Whether to offer it to a run of this status; the service checks again under the run's lock."""
-        return status in self.statuses
+        return self.name in available_actions(status)
 
 
 ACTIONS = {
     action.name: action
     for action in (
-        Action("pause", "Pause", "Paused", frozenset({WorkflowStatus.RUNNING}), "Only a running workflow can be paused"),
-        Action("resume", "Resume", "Resumed", frozenset({WorkflowStatus.PAUSED}), "Only a paused workflow can be resumed"),
+        Action("pause", "Pause", "Paused", "Only a running workflow can be paused"),
+        Action("resume", "Resume", "Resumed", "Only a paused workflow can be resumed"),
+        Action("retry", "Retry", "Retried", "Only a workflow that ended without success can be retried"),
+        Action("restart", "Restart", "Restarted", "Only an ended workflow can be restarted"),
+        Action("nudge", "Nudge", "Nudged", "Only a workflow that has not ended can be nudged"),
         Action(
-            "retry",
-            "Retry",
-            "Retried",
-            _ENDED - {WorkflowStatus.COMPLETED},
-            "Only a workflow that ended without success can be retried",
-        ),
-        Action("restart", "Restart", "Restarted", _ENDED, "Only an ended workflow can be restarted", danger=True),
-        Action("nudge", "Nudge", "Nudged", frozenset({WorkflowStatus.RUNNING}), "Only a running workflow can be nudged"),
-        Action(
-            "terminate",
-            "Terminate",
-            "Terminated",
-            _OPEN,
-            "Only a workflow that has not ended can be terminated",
-            danger=True,
-            needs_reason=True,
+            "skip_task", "Skip task", "Will skip", "Only before the workflow has ended", danger=True, needs_ref=True
         ),
         Action(
-            "skip_task",
-            "Skip task",
-            "Skipped the task",
-            _OPEN,
-            "Only tasks of a workflow that has not ended can be skipped",
-            danger=True,
-            needs_ref=True,
+            "terminate", "Terminate", "Terminated", "Only a workflow that has not ended can be terminated",
+            danger=True, needs_reason=True,
         ),
     )
-}
+}  # fmt: skip
+_SETTLED_AT_ONCE = OPERATORS - {"SUB_WORKFLOW", "WAIT", "HUMAN"}
 BUTTONS = tuple(action for action in ACTIONS.values() if not action.needs_ref)
 
 
 def perform(name: str, namespace: str, workflow_id: UUID, *, actor: str, reason: str = "", ref: str = "") -> str:
     """Carry out an action and say what was done; raises NotFound, Invalid or IllegalState with the reason."""
-    from workflows.services import control
-
     action = ACTIONS.get(name)
+    reason, ref = reason.strip(), ref.strip()
     if action is None:
         raise NotFound(f"There is no action {name!r}.")
-    if action.needs_reason and not reason.strip():
+    if action.needs_reason and not reason:
         raise Invalid(f"{action.label} needs a reason.")
-    if action.needs_ref and not ref.strip():
+    if action.needs_ref and not ref:
         raise Invalid(f"{action.label} needs the task's reference name.")
-    if name == "terminate":
-        control.terminate(namespace, workflow_id, reason=reason.strip(), actor=actor)
-    elif name == "skip_task":
-        control.skip_task(namespace, workflow_id, ref.strip(), actor=actor)
-    else:
-        getattr(control, name)(namespace, workflow_id, actor=actor)
-    return f"{action.done}: {ref.strip()}" if action.needs_ref else f"{action.done}."
+    match name:
+        case "pause":
+            control.pause(namespace, workflow_id, actor=actor)
+        case "resume":
+            control.resume(namespace, workflow_id, actor=actor)
+        case "retry":
+            control.retry(namespace, workflow_id, actor=actor)
+        case "restart":
+            control.restart(namespace, workflow_id, actor=actor)
+        case "nudge":
+            control.nudge(namespace, workflow_id, actor=actor)
+        case "terminate":
+            control.terminate(namespace, workflow_id, actor=actor, reason=reason)
+        case "skip_task":
+            control.skip_task(namespace, workflow_id, ref, actor=actor)
+    return f"{action.done} {ref}." if action.needs_ref else f"{action.done}."
+
+
+def skippable(run: Execution) -> list[str]:
+    """References that a skip could be asked for: tasks of the definition that have not started, up to 200."""
+    if not ACTIONS["skip_task"].allowed(run.status):
+        return []
+    blueprint = blueprint_for([run.revision_id]).get(run.revision_id)
+    if blueprint is None:
+        return []
+    waits = [ref for ref, node in blueprint.nodes.items() if node.type not in _SETTLED_AT_ONCE]
+    started = set(Task.objects.filter(workflow_id=run.id, ref__in=waits).values_list("ref", flat=True).distinct())
+    return [ref for ref in waits if ref not in started][:200]

@@ -43,7 +43,8 @@ SELECT t.workflow_id, t.id, t.ref, t.iteration, t.attempt, t.name, t.type, t.sta
 
 -- name: has_any
 -- INV-8: "not started" is its own fact, not the absence of unconsumed rows.
-SELECT id FROM unnest(%(ids)s::uuid[]) AS id WHERE EXISTS (SELECT 1 FROM workflows_task t WHERE t.workflow_id = id)
+-- The outer id is qualified: a bare one would be the task's own.
+SELECT u.id FROM unnest(%(ids)s::uuid[]) AS u(id) WHERE EXISTS (SELECT 1 FROM workflows_task t WHERE t.workflow_id = u.id)
 
 -- name: lock
 -- lock: TASK
@@ -143,7 +144,8 @@ SELECT id, ref, iteration, attempt, type, status, queue, sub_workflow_id
 -- name: outline
 -- The whole run without its payloads, for an operator's action: books only where an action reads them.
 SELECT id, ref, iteration, attempt, type, status, ended_at IS NOT NULL, consumed, sub_workflow_id, spec IS NOT NULL,
-       CASE WHEN type IN ('JOIN', 'EXCLUSIVE_JOIN', 'DO_WHILE', 'SWITCH', 'DECISION') THEN state END
+       CASE WHEN type IN ('JOIN', 'DO_WHILE', 'SWITCH', 'DECISION') OR spec IS NOT NULL THEN state END,
+       CASE WHEN type = 'JOIN' THEN input -> 'joinOn' END
   FROM workflows_task WHERE workflow_id = %(workflow_id)s ORDER BY id
 
 -- name: read_tasks

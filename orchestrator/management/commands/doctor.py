@@ -14,6 +14,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from orchestrator.conf import conf
 from orchestrator.management.commands.run_web import refuse_taken_port
+from orchestrator.management.folder import DataFolder
 from orchestrator.management.terminal import Terminal
 from orchestrator.postgres import EmbeddedPostgres, OstinatoPostgresError
 
@@ -56,7 +57,11 @@ def _names() -> Iterator[Finding]:
 
 
 def _configuration() -> Iterator[Finding]:
-    problems = [found for found in checks.run_checks() if found.level >= checks.ERROR]
+    try:
+        problems = [found for found in checks.run_checks() if found.level >= checks.ERROR]
+    except Exception as error:
+        yield False, "settings", f"the project cannot be loaded: {type(error).__name__}: {error}"
+        return
     for problem in problems:
         yield False, f"settings ({problem.id})", f"{problem.msg} {problem.hint or ''}".strip()
     if not problems:
@@ -64,12 +69,14 @@ def _configuration() -> Iterator[Finding]:
 
 
 def _database() -> Iterator[Finding]:
-    if "DATABASE_URL" not in os.environ:
+    if "DATABASE_URL" not in os.environ and not DataFolder(settings.DATA_DIR).database_url.exists():
         yield _embedded()
         return
     alias = conf().DATABASE
     try:
-        problems = [p for p in checks.run_checks(tags=[checks.Tags.database], databases=[alias]) if p.level >= checks.ERROR]
+        problems = [
+            p for p in checks.run_checks(tags=[checks.Tags.database], databases=[alias]) if p.level >= checks.ERROR
+        ]
         executor = MigrationExecutor(connections[alias])
         pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
     except Exception as error:
@@ -92,8 +99,10 @@ def _embedded() -> Finding:
 
 def _port() -> Finding:
     port = int(os.environ.get("PORT", "8080"))
+    if DataFolder(settings.DATA_DIR).run.exists():
+        return True, "port", "`up` is running on this data folder"
     try:
         refuse_taken_port(os.environ.get("HOST", "127.0.0.1"), port)
     except CommandError as error:
-        return False, "port", f"{error} (or `up` runs already)"
+        return False, "port", str(error)
     return True, "port", f"{port} is free"

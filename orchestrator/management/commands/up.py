@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import signal
 import subprocess
@@ -13,9 +14,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from orchestrator.demo import ORDER, WORKFLOW
 from orchestrator.errors import OstinatoError
 from orchestrator.management.commands.run_web import refuse_taken_port
-from orchestrator.management.folder import DataFolder
+from orchestrator.management.folder import DataFolder, write_private
 from orchestrator.management.prepare import ADMIN, prepare_database
 from orchestrator.management.terminal import Terminal
 from orchestrator.postgres import EmbeddedPostgres
@@ -24,6 +26,7 @@ from orchestrator.runtime.stop import Stop, stop_on_signals
 from orchestrator.supervisor import Child, Supervisor, command_child
 
 DATABASE = "ostinato"
+_QUIET = {"log_checkpoints": "off", "log_line_prefix": ""}
 _TELL_SECONDS = 15.0
 HOME = Path(__file__).resolve().parent.parent.parent.parent
 LOOPS = {
@@ -73,6 +76,7 @@ class Up:
             env = self._environment()
             if "DATABASE_URL" not in env:
                 env["DATABASE_URL"] = self._start_postgres()
+                write_private(self.folder.database_url, env["DATABASE_URL"])
             self._prepare(env)
             self._start_children(env)
             if self._wait_healthy():
@@ -109,7 +113,7 @@ class Up:
 
     def _start_postgres(self) -> str:
         self.terminal.say("up", f"starting PostgreSQL, data in {self.folder.postgres}")
-        self.postgres = server = EmbeddedPostgres(self.folder.postgres)
+        self.postgres = server = EmbeddedPostgres(self.folder.postgres, _QUIET)
         server.prepare()
 
         def launch(lifeline: int) -> subprocess.Popen[bytes]:
@@ -124,7 +128,11 @@ class Up:
     def _prepare(self, env: dict[str, str]) -> None:
         """In a process of its own, whose settings see the environment made above."""
         process = subprocess.Popen(
-            _ostinato("up", "--prepare"), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+            _ostinato("up", "--prepare"),
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         self.stop.subscribe(process.terminate)
         assert process.stdout is not None
@@ -169,7 +177,7 @@ class Up:
         url = f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
         kept = self.folder.admin_password
         password = kept.read_text().strip() if kept.exists() else "(the one that was set by hand)"
-        body = "'{\"name\": \"order_fulfilment\", \"input\": {\"orderId\": \"A-1\"}}'"
+        order = json.dumps({**ORDER, "orderId": "A-2"})
         self.terminal.block(
             f"{paint('Ostinato is up', '1;32')}   {paint(url + '/ops/', '1;4')}",
             "",
@@ -177,12 +185,18 @@ class Up:
             f"Data            {self.folder.path}",
             "",
             "Try next:",
-            f"  curl -X POST {url}/api/workflow -H 'Content-Type: application/json' -d {body}",
-            f"  curl {url}/api/workflow/search",
-            f"  open {url}/api/docs   # every endpoint",
+            f"  curl -X POST {url}/api/workflow/{WORKFLOW} -H 'Content-Type: application/json' -d '{order}'",
+            f"  curl '{url}/api/workflow/search?size=5'",
+            f"  {_program()} demo   # one more run; prints the address of its page",
             "",
             paint("Ctrl-C stops everything.", "2"),
         )
+
+
+def _program() -> str:
+    """How this very program was called."""
+    script = Path(sys.argv[0])
+    return f"{os.path.relpath(sys.executable)} {script}" if script.suffix == ".py" else script.name
 
 
 def _ostinato(*arguments: str) -> list[str]:

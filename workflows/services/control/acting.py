@@ -55,7 +55,7 @@ def perform(
     detail: dict[str, Any] | None = None,
     with_parent: bool = False,
 ) -> T:
-    """Run `body` on the locked run in one transaction, audited; a refusal is audited in a transaction of its own. [INV-4]
+    """Run `body` on the locked run in one transaction, audited; a refusal is audited by itself. [INV-4]
 
     `with_parent` takes the parent's gate in the same sorted statement, for bodies that may end the run. [INV-12]
     """
@@ -131,13 +131,13 @@ def missing(workflow_id: UUID | str) -> NotFound:
     return NotFound(f"No such workflow found by id: {workflow_id}")
 
 
-def require(run: LockedExecution, action: str) -> None:
+def require(run: LockedExecution | Execution, action: str) -> None:
     """Raise IllegalState unless the action is allowed in the run's present status."""
     if run.status not in _ALLOWED[action]:
         refuse(run, action)
 
 
-def refuse(run: LockedExecution, action: str, why: str | None = None) -> NoReturn:
+def refuse(run: LockedExecution | Execution, action: str, why: str | None = None) -> NoReturn:
     """Raise IllegalState with the present status and what is allowed."""
     wanted = _listed([status.value for status in _ALLOWED[action]])
     allowed = _listed(available_actions(run.status))

@@ -9,10 +9,11 @@ from uuid import UUID
 
 from orchestrator.db.ids import new_id
 from orchestrator.scripts import evaluate_script
-from workflows.engine import operators
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.commands import Decision, ScheduleTask
 from workflows.engine.decider import EvaluateScript, NeedRows, Pass, RunEnded
+from workflows.engine.operators.forks import close_if_joined
+from workflows.engine.operators.loops import turn_ended
 from workflows.engine.rows import Row
 from workflows.engine.state import State, TaskView, WorkflowStatus, WorkflowView
 from workflows.managers.execution import LockedExecution
@@ -36,7 +37,10 @@ class Reopening:
     correlation_id: str | None = None
 
 
-def reopen_run(run: LockedExecution, blueprint: Blueprint, change: Reopening = Reopening()) -> LockedExecution:
+UNCHANGED = Reopening()
+
+
+def reopen_run(run: LockedExecution, blueprint: Blueprint, change: Reopening = UNCHANGED) -> LockedExecution:
     """Bring an ended run back to RUNNING, its own deadline armed anew; returns it as it is now."""
     Execution.sql.reopen(
         run.id, revision_id=change.revision_id, version=change.version, input=change.input, variables=change.variables,
@@ -82,7 +86,8 @@ def carry_out(run: LockedExecution, blueprint: Blueprint, plan: Plan, revise: Re
         more = tuple(task for _, task in found if task.id not in known)
         state = replace(state, tasks=state.tasks + more, loaded=state.loaded | decision.needs)
     if revise is not None:
-        decision = replace(decision, commands=tuple(revise(c) if isinstance(c, ScheduleTask) else c for c in decision.commands))
+        revised = (revise(c) if isinstance(c, ScheduleTask) else c for c in decision.commands)
+        decision = replace(decision, commands=tuple(revised))
     # What is left to do after this (unconsumed rows, a pass cut short) is done by the pass that the gate asks for.
     apply_decisions([Decided(run, decision)])
 
@@ -109,7 +114,8 @@ def _output(row: OutlineTask, view: TaskView) -> dict[str, Any]:
     if row.type != "DO_WHILE" or not row.state:
         return {}
     turn, had = row.state["iteration"], view.output or {}
-    output = {key: value for key, value in had.items() if not (key.isdigit() and int(key) >= turn)} | {"iteration": turn}
+    output = {key: value for key, value in had.items() if not (key.isdigit() and int(key) >= turn)}
+    output["iteration"] = turn
     items = row.state.get("items")
     if items is not None:
         output |= {"loopItem": items[turn - 1], "loopIndex": turn - 1}
@@ -147,12 +153,12 @@ class _Continuation(Pass):
             self.start(self.node(row), row.iteration, row.attempt + 1, row)
             self._work()
         for (ref, _), turn in self.plan.turns:
-            operators.turn_ended(self, nodes[ref], turn)
+            turn_ended(self, nodes[ref], turn)
             self._work()
         for ref, iteration in self.plan.joins:
-            row = self.open_row(ref, iteration)
-            if row is not None:
-                operators._close_if_joined(self, nodes[ref], row)
+            join = self.open_row(ref, iteration)
+            if join is not None:
+                close_if_joined(self, nodes[ref], join)
             self._work()
 
 

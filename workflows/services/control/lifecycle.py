@@ -42,9 +42,9 @@ def resume(namespace: str, workflow_id: UUID, *, actor: str) -> None:
 
 
 def terminate(namespace: str, workflow_id: UUID, *, actor: str, reason: str | None = None) -> None:
-    """End a run, its tasks, timers and (by the outbox) its children, and report to its parent. No failure workflow runs.
+    """End a run, its tasks, timers and (by the outbox) its children, and report to its parent.
 
-    A run that failed or timed out is only relabelled; one that was terminated before stays as it is.
+    No failure workflow runs. A run that failed or timed out is only relabelled; one that was terminated stays as it is.
     """
 
     def body(run: LockedExecution) -> None:

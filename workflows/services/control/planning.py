@@ -10,7 +10,7 @@ from orchestrator.errors import Invalid
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.state import TaskStatus
 from workflows.managers.task import OutlineTask
-from workflows.services.control.scoping import opened, scope
+from workflows.services.control.scoping import fork_of, opened, scope
 from workflows.services.control.walking import Key, Plan, newest, walk
 
 
@@ -42,15 +42,18 @@ def plan_retry(blueprint: Blueprint, rows: list[OutlineTask], open_again: Iterab
     failed = [
         row
         for row in newest(rows).values()
-        if row.ref in blueprint.nodes and blueprint.nodes[row.ref].permissive and row.ended and not row.status.successful
+        if (node := blueprint.nodes.get(row.ref)) and node.permissive and row.ended and not row.status.successful
     ]
     return _taken_back(blueprint, rows, failed, keep=True) if failed else plan
 
 
 def plan_rerun(blueprint: Blueprint, rows: list[OutlineTask], target: OutlineTask) -> Plan:
     """The target and everything behind it run again."""
-    if target.ref not in blueprint.nodes:
-        raise Invalid(problems=[("reRunFromTaskId", f"{target.ref} was made at run time; rerun from the task that made it")])
+    if (fork_of(target) or target.ref) not in blueprint.nodes:
+        raise Invalid(problems=[("reRunFromTaskId", f"{target.ref} is not in the definition of this run")])
+    if target.dynamic:
+        newer = newest(rows)[(target.ref, target.iteration)]
+        return _taken_back(blueprint, rows, [newer], again=newer)
     return _taken_back(blueprint, rows, [target])
 
 
@@ -68,6 +71,7 @@ def _taken_back(
     *,
     keep: bool = False,
     also: Iterable[OutlineTask] = (),
+    again: OutlineTask | None = None,
 ) -> Plan:
     latest = newest(rows)
     deletes: dict[UUID, OutlineTask] = {}
@@ -81,8 +85,9 @@ def _taken_back(
             if before is None or _turn(row) < _turn(before):
                 reopens[key] = row
     left = [row for row in rows if row.id not in deletes]
-    plan = walk(blueprint, newest(left), [r for r in reopens.values() if r.id not in deletes], permissive=keep)
-    plan.deletes = list(deletes.values())
+    open_again = [row for row in reopens.values() if row.id not in deletes]
+    plan = walk(blueprint, newest(left), open_again, permissive=keep, again=again)
+    plan.deletes += deletes.values()
     return plan
 
 

@@ -13,13 +13,15 @@ from workflows.managers.execution import LockedExecution
 from workflows.managers.task import OutlineTask
 from workflows.models import Execution, Task, TaskLog
 from workflows.services.control.acting import FAILED, audited, missing, note, refuse, require
-from workflows.services.control.continuing import Reopening, Revise, carry_out, reopen_run
+from workflows.services.control.continuing import UNCHANGED, Reopening, Revise, carry_out, reopen_run
 from workflows.services.control.planning import Preview, plan_rerun, plan_retry, preview
 from workflows.services.control.reviving import hold_family, revive_ancestors
 from workflows.services.control.walking import Plan, newest
 from workflows.services.revisions import blueprint_for, resolve_revision
 
 _DEEPEST = 32
+_OWN_INPUT = (OPERATORS | {"FORK"}) - {"SUB_WORKFLOW", "HUMAN"}
+Run = LockedExecution | Execution
 
 
 def retry(namespace: str, workflow_id: UUID, *, actor: str, resume_subworkflow_tasks: bool = False) -> None:
@@ -71,7 +73,7 @@ def rerun(
     workflow_input: dict[str, Any] | None = None,
     correlation_id: str | None = None,
 ) -> UUID:
-    """Run an ended run again from a task: it and everything behind it in the graph; branches beside it keep their results.
+    """Run an ended run again from a task: it and everything behind it in the graph; what stands beside it is kept.
 
     Without a task it runs from its beginning. The task may belong to a child at any depth: the child is rerun and the
     runs above it are revived. Returns the id of the run that was rerun.
@@ -89,7 +91,7 @@ def rerun(
         blueprint, rows = _blueprint(run), Task.sql.outline(run.id)
         target = _target(run, rows, task_id)
         plan = _checked(run, "rerun", plan_rerun(blueprint, rows, target))
-        revise = _with_input(blueprint, target, task_input)
+        revise = _with_input(target, task_input)
         carry_out(reopen_run(run, blueprint, change), blueprint, plan, revise)
         note(run.id, "workflow.rerun", actor, target.ref, iteration=target.iteration)
         revive_ancestors(run, family, actor)
@@ -122,7 +124,7 @@ def _start_over(
     event: str,
     *,
     latest: bool = False,
-    change: Reopening = Reopening(),
+    change: Reopening = UNCHANGED,
 ) -> None:
     if latest:
         revision_id, definition = resolve_revision(run.namespace, run.name)
@@ -180,25 +182,24 @@ def _owner(namespace: str, workflow_id: UUID, task_id: UUID) -> UUID:
     raise Invalid(f"Task {task_id} does not belong to workflow {workflow_id} or to a workflow below it")
 
 
-def _target(run: LockedExecution, rows: list[OutlineTask], task_id: UUID) -> OutlineTask:
+def _target(run: Run, rows: list[OutlineTask], task_id: UUID) -> OutlineTask:
     for row in rows:
         if row.id == task_id:
             return row
     raise Invalid(f"Task {task_id} does not belong to workflow {run.id} any more")
 
 
-def _with_input(blueprint: Blueprint, target: OutlineTask, task_input: dict[str, Any] | None) -> Revise | None:
+def _with_input(target: OutlineTask, task_input: dict[str, Any] | None) -> Revise | None:
     """Puts the operator's input into the target as it is made."""
     if task_input is None:
         return None
-    node = blueprint.nodes[target.ref]
-    if node.type in OPERATORS - {"SUB_WORKFLOW", "HUMAN"}:
-        raise Invalid(problems=[("taskInput", f"{target.ref} is a {node.type}, which works out its own input")])
+    if target.type in _OWN_INPUT:
+        raise Invalid(problems=[("taskInput", f"{target.ref} is a {target.type}, which works out its own input")])
 
     def revise(task: ScheduleTask) -> ScheduleTask:
         if (task.ref, task.iteration) != (target.ref, target.iteration):
             return task
-        if node.type != "SUB_WORKFLOW":
+        if target.type != "SUB_WORKFLOW":
             return replace(task, input=task_input)
         effects = tuple(Effect(effect.topic, {**effect.payload, "input": task_input}) for effect in task.effects)
         return replace(task, input={**task.input, "workflowInput": task_input}, effects=effects)
@@ -206,14 +207,14 @@ def _with_input(blueprint: Blueprint, target: OutlineTask, task_input: dict[str,
     return revise
 
 
-def _checked(run: LockedExecution, action: str, plan: Plan) -> Plan:
+def _checked(run: Run, action: str, plan: Plan) -> Plan:
     if plan.terminated_by is not None:
         ref = plan.terminated_by.ref
         refuse(run, action, f"the TERMINATE task {ref} ended it and would end it again; rerun from a task before it")
     return plan
 
 
-def _blueprint(run: LockedExecution) -> Blueprint:
+def _blueprint(run: Run) -> Blueprint:
     blueprint = blueprint_for([run.revision_id]).get(run.revision_id)
     if blueprint is None:
         raise NotFound(f"The definition that workflow {run.id} ran with does not exist any more")
@@ -227,8 +228,8 @@ def _own(family: dict[UUID, LockedExecution], namespace: str, workflow_id: UUID)
     return run
 
 
-def _peek(namespace: str, workflow_id: UUID) -> LockedExecution:
-    found = Execution.sql.read(workflow_id)
-    if found is None or found.namespace != namespace:
+def _peek(namespace: str, workflow_id: UUID) -> Execution:
+    found: Execution | None = Execution.objects.filter(id=workflow_id, namespace=namespace).first()
+    if found is None:
         raise missing(workflow_id)
     return found

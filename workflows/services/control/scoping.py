@@ -21,7 +21,12 @@ class Scope:
 
 
 def scope(
-    blueprint: Blueprint, rows: list[OutlineTask], latest: dict[Key, OutlineTask], target: OutlineTask, *, keep: bool = False
+    blueprint: Blueprint,
+    rows: list[OutlineTask],
+    latest: dict[Key, OutlineTask],
+    target: OutlineTask,
+    *,
+    keep: bool = False,
 ) -> Scope:
     """What is taken back when `target` runs again; with `keep` its own row stays (it is opened again in place)."""
     return _Scoping(blueprint, rows, latest).run(target, keep)
@@ -36,8 +41,11 @@ class _Scoping:
         self.reopens: dict[Key, OutlineTask] = {}
 
     def run(self, target: OutlineTask, keep: bool) -> Scope:
-        node, path = self.blueprint.nodes[target.ref], target.path
-        if node.type == "JOIN" and node.fork is not None:
+        path = target.path
+        node = self.blueprint.nodes[fork_of(target) or target.ref]
+        if target.dynamic:
+            pass  # one branch of a fork: its row stays, since it alone knows what was to be done
+        elif node.type == "JOIN" and node.fork is not None:
             self._reopen(node, path)
         elif not keep:
             self._delete(node, path)
@@ -63,7 +71,7 @@ class _Scoping:
     def _delete(self, node: Node, path: tuple[int, ...]) -> None:
         refs = {inside.ref for inside in _subtree(node)}
         for row in self.rows:
-            if row.ref in refs and row.path[: len(path)] == path:
+            if (row.ref in refs or fork_of(row) in refs) and row.path[: len(path)] == path:
                 self.doomed.add(row.id)
 
     def _reopen(self, node: Node, path: tuple[int, ...]) -> None:
@@ -77,13 +85,18 @@ class _Scoping:
         refs = {inside.ref for inside in _subtree(loop)} - {loop.ref}
         for row in self.rows:
             at = row.path
-            if row.ref in refs and at[: len(outer)] == outer and at[len(outer)] > turn:
+            if (row.ref in refs or fork_of(row) in refs) and at[: len(outer)] == outer and at[len(outer)] > turn:
                 self.doomed.add(row.id)
-        row = self.latest.get((loop.ref, _text(outer)))
-        if row is not None:
-            state = {**(row.state or {}), "iteration": turn}
-            self.reopens[(row.ref, row.iteration)] = opened(replace(row, state=state))
+        own = self.latest.get((loop.ref, _text(outer)))
+        if own is not None:
+            state = {**(own.state or {}), "iteration": turn}
+            self.reopens[(own.ref, own.iteration)] = opened(replace(own, state=state))
         return outer
+
+
+def fork_of(row: OutlineTask) -> str | None:
+    """The fork that made a task at run time."""
+    return (row.state or {}).get("fork") if row.dynamic else None
 
 
 def opened(row: OutlineTask) -> OutlineTask:

@@ -41,9 +41,10 @@ def complete_task(
     worker_id: str | None = None,
     iteration: str | None = None,
 ) -> UUID | None:
-    """End the newest open task of a reference (or keep it open with more output); returns its id, None when none is open.
+    """End the newest open task of a reference, or keep it open with more output.
 
-    The output is merged into what the task had, whoever holds its lease; status IN_PROGRESS only merges it.
+    Returns its id, or None when none is open. The output is merged into what the task had, whoever holds its lease;
+    status IN_PROGRESS only merges it.
     """
 
     def body(run: LockedExecution) -> UUID | None:

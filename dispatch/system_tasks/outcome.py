@@ -1,0 +1,25 @@
+"""How a system task ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A task status, the output, and the reason of a failure."""
+
+    status: str
+    output: dict[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+
+
+def completed(output: dict[str, Any]) -> Outcome:
+    """A good end."""
+    return Outcome("COMPLETED", output)
+
+
+def failed(reason: str, output: dict[str, Any] | None = None, *, terminal: bool) -> Outcome:
+    """A bad end; a terminal one is not tried again."""
+    return Outcome("FAILED_WITH_TERMINAL_ERROR" if terminal else "FAILED", output or {}, reason[:500])

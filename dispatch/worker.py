@@ -1,0 +1,185 @@
+"""Python task functions: `@task("name")`, and the worker that leases, runs, renews and reports them in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from os import getpid
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import connections
+
+from dispatch.services import dispatching
+from dispatch.services.dispatching import TaskReport
+from orchestrator.conf import conf
+from workflows.managers.task import StartedTask
+
+log = structlog.get_logger(__name__)
+
+
+class NonRetryable(Exception):
+    """Raised by a task function: the task ends FAILED_WITH_TERMINAL_ERROR and is not tried again."""
+
+
+class InProgress(Exception):
+    """Raised by a task function: hand the task out again after `callback_seconds`, keeping `output`."""
+
+    def __init__(self, callback_seconds: int = 30, output: dict[str, Any] | None = None) -> None:
+        super().__init__(f"in progress, call back in {callback_seconds} s")
+        self.callback_seconds = callback_seconds
+        self.output = output
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFunction:
+    """A registered function; it takes the task's input as keyword arguments, or the whole task."""
+
+    name: str
+    run: Callable[..., Any]
+    domain: str | None = None
+    whole: bool = False
+
+    @property
+    def queue(self) -> str:
+        return f"{self.domain}:{self.name}" if self.domain else self.name
+
+    def call(self, started: StartedTask) -> Any:
+        result = self.run(started) if self.whole else self.run(**(started.input or {}))
+        return asyncio.run(result) if inspect.isawaitable(result) else result
+
+
+REGISTRY: dict[str, TaskFunction] = {}
+
+
+def task(name: str, *, domain: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function, plain or async, as the worker of a task.
+
+    It gets the input as keyword arguments, or the StartedTask if its only parameter is annotated so. A dict it
+    returns is the output; any other value becomes {"result": value}. An exception fails the attempt.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = list(inspect.signature(function).parameters.values())
+        whole = len(parameters) == 1 and parameters[0].annotation in (StartedTask, "StartedTask")
+        found = TaskFunction(name, function, domain, whole)
+        REGISTRY[found.queue] = found
+        return function
+
+    return register
+
+
+def run_task(started: StartedTask, call: Callable[[StartedTask], Any]) -> TaskReport:
+    """Run a task and say how it ended; whatever it raises becomes a report."""
+    common = {"task_id": started.id, "workflow_id": started.workflow_id, "lease_token": started.lease_token}
+    try:
+        result = call(started)
+    except InProgress as progress:
+        return TaskReport(
+            status="IN_PROGRESS", callback_seconds=progress.callback_seconds, output=progress.output, **common
+        )
+    except NonRetryable as error:
+        return TaskReport(status="FAILED_WITH_TERMINAL_ERROR", reason=_reason(error), output={}, **common)
+    except Exception as error:
+        log.warning("task_failed", task=started.name, task_id=str(started.id), error=_reason(error))
+        return TaskReport(status="FAILED", reason=_reason(error), output={}, **common)
+    if isinstance(result, TaskReport):
+        return result
+    return TaskReport(status="COMPLETED", output=result if isinstance(result, dict) else {"result": result}, **common)
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error) or type(error).__name__)[:500]
+
+
+class Worker:
+    """Leases from queues, runs tasks in threads, renews their leases, and reports results together."""
+
+    def __init__(
+        self,
+        lease: Callable[[int, str], list[StartedTask]],
+        call: Callable[[StartedTask], Any],
+        *,
+        threads: int = 8,
+        worker_id: str | None = None,
+    ) -> None:
+        self.lease = lease
+        self.call = call
+        self.threads = threads
+        self.worker_id = worker_id or f"{socket.gethostname()}-{getpid()}"
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="task")
+        self._running: dict[UUID, tuple[StartedTask, Future[TaskReport]]] = {}
+        self._bell = threading.Event()
+        self._renewed = time.monotonic()
+
+    def step(self) -> int:
+        """Report what has ended, lease what there is room for; returns how much it did."""
+        self._bell.clear()
+        done = self._report()
+        room = self.threads - len(self._running)
+        started = self.lease(room, self.worker_id) if room > 0 else []
+        for one in started:
+            future = self._pool.submit(self._run, one)
+            self._running[one.id] = (one, future)
+        self._renew()
+        if self._running and not done and not started:
+            self._bell.wait(0.1)
+            return 1
+        return done + len(started)
+
+    def drain(self) -> None:
+        """Let running tasks end and report them; nothing new is leased."""
+        while self._running:
+            self._bell.wait(0.1)
+            self._bell.clear()
+            self._report()
+            self._renew()
+        self._pool.shutdown()
+
+    def _run(self, started: StartedTask) -> TaskReport:
+        try:
+            return run_task(started, self.call)
+        finally:
+            connections.close_all()
+            self._bell.set()
+
+    def _report(self) -> int:
+        ended = [(one, future) for one, future in self._running.values() if future.done()]
+        if not ended:
+            return 0
+        dispatching.report([future.result() for _, future in ended], strict=False)
+        for one, _ in ended:
+            del self._running[one.id]
+        return len(ended)
+
+    def _renew(self) -> None:
+        """Renew at a third of the lease. A lost lease needs nothing here: its late result will be refused."""
+        if not self._running or time.monotonic() - self._renewed < conf().LEASE_SECONDS / 3:
+            return
+        self._renewed = time.monotonic()
+        dispatching.renew_leases([(one.id, one.lease_token) for one, _ in self._running.values()])
+
+
+def lease_registered(namespace: str, room: int, worker_id: str) -> list[StartedTask]:
+    """Lease for the registered functions, one queue after the other, starting with another one each time."""
+    queues = list(REGISTRY)
+    first = int(time.monotonic() * 10) % max(1, len(queues))
+    found: list[StartedTask] = []
+    for queue in queues[first:] + queues[:first]:
+        if len(found) >= room:
+            break
+        found += dispatching.lease_tasks(namespace, queue, batch=room - len(found), worker_id=worker_id)
+    return found
+
+
+def call_registered(started: StartedTask) -> Any:
+    """Run the function registered for a task."""
+    queue = f"{started.domain}:{started.name}" if started.domain else started.name
+    return REGISTRY[queue].call(started)

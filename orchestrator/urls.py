@@ -1,0 +1,31 @@
+"""All paths of the standalone project. Our own views own their transactions, so none is wrapped in one."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import include, path
+from django.views.generic import RedirectView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+
+from orchestrator.api import openapi  # noqa: F401  (registers itself)
+from orchestrator.system import Health, Version
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="ops:home")),
+    path("admin/", admin.site.urls),
+    path("ops/", include("workflows.ops.urls")),
+    path("api/health", Health.as_view()),
+    path("api/version", Version.as_view()),
+    path("api/schema", SpectacularAPIView.as_view(authentication_classes=[], permission_classes=[]), name="schema"),
+    path(
+        "api/docs",
+        SpectacularSwaggerView.as_view(url_name="schema", authentication_classes=[], permission_classes=[]),
+        name="docs",
+    ),
+    path("api/", include("workflows.api.urls")),
+    path("api/", include("dispatch.api.urls")),
+]
+
+handler400 = "orchestrator.api.bad_request"
+handler404 = "orchestrator.api.not_found"
+handler500 = "orchestrator.api.failed"

@@ -1,0 +1,164 @@
+"""/api/metadata: definitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from orchestrator.api.views import View, body_list, body_object, empty, flag, number
+from orchestrator.errors import Invalid, OstinatoError
+from workflows.api.schemas import BULK_ANSWER, EMPTY, IDS_ANSWER, LIST, LIST_ANSWER, OBJECT, OBJECT_ANSWER
+from workflows.services import definitions
+from workflows.wire import definition_json, task_definition_json
+
+
+class WorkflowDefinitions(View):
+    """Register, replace and list workflow definitions."""
+
+    permission = "define"
+
+    @extend_schema(operation_id="register_workflow", request=OBJECT, responses=EMPTY)
+    def post(self, request: Request) -> HttpResponse:
+        given = body_object(request)
+        definitions.register(self.who.namespace, given, overwrite=flag(request, "overwrite"), created_by=self.who.name)
+        return empty()
+
+    @extend_schema(operation_id="replace_workflows", request=LIST, responses=BULK_ANSWER)
+    def put(self, request: Request) -> Response:
+        done, errors = [], {}
+        for position, given in enumerate(body_list(request)):
+            name = str(given.get("name") or f"[{position}]") if isinstance(given, dict) else f"[{position}]"
+            try:
+                definitions.register(self.who.namespace, given, overwrite=True, created_by=self.who.name)
+            except OstinatoError as error:
+                problems = "; ".join(f"{p}: {m}" for p, m in getattr(error, "problems", []))
+                errors[name] = f"{error.message} {problems}".strip()
+            else:
+                done.append(name)
+        if errors and not done:
+            raise Invalid(problems=list(errors.items()))
+        return Response({"bulkErrorResults": errors, "bulkSuccessfulResults": done, "message": "Bulk Request has been processed."})
+
+    @extend_schema(operation_id="list_workflows", responses=LIST_ANSWER)
+    def get(self, request: Request) -> Response:
+        return Response([definition_json(found) for found in definitions.find(self.who.namespace)])
+
+
+class ValidateDefinition(View):
+    """Say what is wrong with a definition; nothing is stored."""
+
+    permission = "define"
+
+    @extend_schema(operation_id="validate_workflow", request=OBJECT, responses=EMPTY)
+    def post(self, request: Request) -> HttpResponse:
+        problems = definitions.check(request.data)
+        if problems:
+            raise Invalid(problems=problems)
+        return empty()
+
+
+class LatestDefinitions(View):
+    """The latest version of each definition."""
+
+    permission = "view"
+
+    @extend_schema(operation_id="list_latest_workflows", responses=LIST_ANSWER)
+    def get(self, request: Request) -> Response:
+        latest = {found.name: definition_json(found) for found in definitions.find(self.who.namespace)}
+        return Response(list(latest.values()))
+
+
+class DefinitionNames(View):
+    """Names of definitions."""
+
+    permission = "view"
+
+    @extend_schema(operation_id="list_workflow_names", responses=IDS_ANSWER)
+    def get(self, request: Request) -> Response:
+        return Response(sorted({found.name for found in definitions.find(self.who.namespace)}))
+
+
+class DefinitionNamesAndVersions(View):
+    """Names of definitions with their versions."""
+
+    permission = "view"
+
+    @extend_schema(operation_id="list_workflow_names_and_versions", responses=OBJECT_ANSWER)
+    def get(self, request: Request) -> Response:
+        found: dict[str, list[dict[str, Any]]] = {}
+        for stored in definitions.find(self.who.namespace):
+            shown = definition_json(stored)
+            keys = ("name", "version", "createTime", "updateTime")
+            found.setdefault(stored.name, []).append({key: shown[key] for key in keys})
+        return Response(found)
+
+
+class Definition(View):
+    """One definition: a version of it, or the latest."""
+
+    permission = "view"
+
+    @extend_schema(operation_id="get_workflow_definition", responses=OBJECT_ANSWER)
+    def get(self, request: Request, name: str) -> Response:
+        version = number(request, "version", 0) or None
+        return Response(definition_json(definitions.get(self.who.namespace, name, version)))
+
+
+class DefinitionVersions(View):
+    """All versions of a definition."""
+
+    permission = "view"
+
+    @extend_schema(operation_id="list_workflow_versions", responses=LIST_ANSWER)
+    def get(self, request: Request, name: str) -> Response:
+        return Response([definition_json(found) for found in definitions.find(self.who.namespace, name)])
+
+
+class DefinitionVersion(View):
+    """One version of a definition."""
+
+    permission = "define"
+
+    @extend_schema(operation_id="unregister_workflow", responses=EMPTY)
+    def delete(self, request: Request, name: str, version: int) -> HttpResponse:
+        definitions.unregister(self.who.namespace, name, version)
+        return empty()
+
+
+class TaskDefinitions(View):
+    """Register, replace and list task definitions."""
+
+    permission = "define"
+
+    @extend_schema(operation_id="register_tasks", request=LIST, responses=EMPTY)
+    def post(self, request: Request) -> HttpResponse:
+        definitions.register_tasks(self.who.namespace, body_list(request))
+        return empty()
+
+    @extend_schema(operation_id="update_task_definition", request=OBJECT, responses=EMPTY)
+    def put(self, request: Request) -> HttpResponse:
+        definitions.update_task(self.who.namespace, body_object(request))
+        return empty()
+
+    @extend_schema(operation_id="list_task_definitions", responses=LIST_ANSWER)
+    def get(self, request: Request) -> Response:
+        return Response([task_definition_json(found) for found in definitions.find_tasks(self.who.namespace)])
+
+
+class TaskDefinition(View):
+    """One task definition."""
+
+    permission = "define"
+
+    @extend_schema(operation_id="get_task_definition", responses=OBJECT_ANSWER)
+    def get(self, request: Request, name: str) -> Response:
+        return Response(task_definition_json(definitions.get_task(self.who.namespace, name)))
+
+    @extend_schema(operation_id="unregister_task_definition", responses=EMPTY)
+    def delete(self, request: Request, name: str) -> HttpResponse:
+        definitions.unregister_task(self.who.namespace, name)
+        return empty()

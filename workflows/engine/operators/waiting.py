@@ -1,0 +1,84 @@
+"""Operators that stay open until something outside ends them: WAIT, HUMAN, SUB_WORKFLOW."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workflows.engine.commands import Effect, TimerSpec
+from workflows.engine.durations import parse_duration, parse_until
+from workflows.engine.operators.start import Start
+from workflows.engine.rows import TaskError
+from workflows.engine.state import TaskStatus
+
+
+def wait(start: Start) -> None:
+    """Until a duration has passed, until a moment, or until signalled; what is past already is done at once."""
+    given = start.inputs()
+    duration, until = given.get("duration"), given.get("until")
+    if duration not in (None, "") and until not in (None, ""):
+        raise TaskError("WAIT takes a duration or an until, not both")
+    now = start.pass_.state.now
+    due = None
+    try:
+        if duration not in (None, ""):
+            due = now + parse_duration(duration)
+        elif until not in (None, ""):
+            due = parse_until(until)
+    except (ValueError, OverflowError) as error:
+        raise TaskError(str(error)) from error
+    if due is not None and due <= now:
+        start.settle(input=given, output={})
+    else:
+        start.row(TaskStatus.IN_PROGRESS, input=given, timers=() if due is None else (TimerSpec("WAIT", due),))
+
+
+def human(start: Start) -> None:
+    start.row(TaskStatus.IN_PROGRESS, input=start.inputs())
+
+
+def sub_workflow(start: Start) -> None:
+    """Name the child now and let it be started after the commit; its end ends this task."""
+    pass_, node = start.pass_, start.node
+    given = start.inputs()
+    param, definition = _param(start)
+    version = param.get("version")
+    if isinstance(version, str) and version.isdigit():
+        version = int(version)
+    run, child = pass_.state.workflow, pass_.state.new_id()
+    payload: dict[str, Any] = {
+        "child_id": child,
+        "parent_workflow_id": run.id,
+        "parent_task_id": start.id,
+        "ref": node.ref,
+        "iteration": start.iteration,
+        "attempt": start.attempt,
+        "name": param.get("name") or (definition or {}).get("name"),
+        "version": version or None,
+        "definition": definition,
+        "input": given,
+        "correlation_id": run.correlation_id,
+        "task_to_domain": param.get("taskToDomain") or run.task_to_domain,
+        "priority": param.get("priority") or run.priority,
+        "depth": run.depth + 1,
+        "delay_seconds": start.initial_delay(),
+    }
+    shown = {"subWorkflowName": payload["name"], "subWorkflowVersion": payload["version"], "workflowInput": given}
+    start.row(
+        TaskStatus.IN_PROGRESS,
+        input=shown,
+        output={"subWorkflowId": str(child)},
+        sub_workflow_id=child,
+        effects=(Effect("workflow.start_child", payload),),
+    )
+
+
+def _param(start: Start) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """(subWorkflowParam resolved, its inline definition)."""
+    template = start.node.extras.get("subWorkflowParam")
+    param = start.pass_.resolve(template, start) if template else None
+    if not isinstance(param, dict) or not (param.get("name") or param.get("workflowDefinition")):
+        raise TaskError("subWorkflowParam: expected a name or a workflowDefinition")
+    definition = param.get("workflowDefinition")
+    if definition is not None and not isinstance(definition, dict):
+        raise TaskError("subWorkflowParam.workflowDefinition: expected an object")
+    return param, definition

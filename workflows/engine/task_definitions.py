@@ -1,0 +1,36 @@
+"""What may be registered as a task definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workflows.engine.problems import Problem
+
+_TASK_DEFINITION_NUMBERS = {
+    "retryCount": 0, "retryDelaySeconds": 0, "timeoutSeconds": 0, "totalTimeoutSeconds": 0, "pollTimeoutSeconds": 0,
+    "responseTimeoutSeconds": 1, "backoffScaleFactor": 1, "maxRetryDelaySeconds": 0, "backoffJitterMs": 0,
+    "concurrentExecLimit": 0, "rateLimitPerFrequency": 0, "rateLimitFrequencyInSeconds": 0,
+}  # fmt: skip
+_TASK_DEFINITION_WORDS = {
+    "retryLogic": ("FIXED", "LINEAR_BACKOFF", "EXPONENTIAL_BACKOFF"),
+    "timeoutPolicy": ("TIME_OUT_WF", "RETRY", "ALERT_ONLY"),
+}
+
+
+def validate_task_definition(definition: dict[str, Any]) -> list[Problem]:
+    """Every problem of a task definition."""
+    problems = []
+    if not isinstance(definition.get("name"), str) or not definition["name"].strip():
+        problems.append(Problem("name", "TaskDef name cannot be null or empty"))
+    for name, least in _TASK_DEFINITION_NUMBERS.items():
+        given = definition.get(name)
+        if given is not None and (type(given) is not int or given < least):
+            problems.append(Problem(name, f"expected a whole number from {least}, got {given!r}"))
+    for name, words in _TASK_DEFINITION_WORDS.items():
+        if definition.get(name) not in (None, *words):
+            problems.append(Problem(name, f"expected one of {', '.join(words)}, got {definition[name]!r}"))
+    if not problems:
+        timeout, response = definition.get("timeoutSeconds") or 0, definition.get("responseTimeoutSeconds") or 0
+        if timeout and response and "responseTimeoutSeconds" in definition and response > timeout:
+            problems.append(Problem("responseTimeoutSeconds", f"{response} is longer than timeoutSeconds {timeout}"))
+    return problems

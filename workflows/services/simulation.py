@@ -1,0 +1,141 @@
+"""A run in memory on mocked results: the same engine, no database rows, no workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID
+
+from orchestrator.db.ids import new_id
+from orchestrator.db.transactions import transaction
+from orchestrator.errors import Invalid
+from orchestrator.scripts import evaluate_script
+from workflows.engine.blueprint import Blueprint
+from workflows.engine.commands import Decision, EndRun, ScheduleTask, UpdateTask
+from workflows.engine.decider import decide
+from workflows.engine.state import State, TaskStatus, TaskView, WorkflowStatus, WorkflowView
+from workflows.services.definitions import check
+from workflows.services.revisions import blueprint_for, resolve_revision
+from workflows.services.starting import StartRequest
+
+MOST_PASSES = 2000
+
+
+def simulate(request: StartRequest, given: dict[str, Any]) -> dict[str, Any]:
+    """Conductor's WorkflowTestRequest: mocks by ref, one after the other; a task without a mock stays open."""
+    problems = check(request.definition) if request.definition is not None else []
+    if problems:
+        raise Invalid(problems=[(f"workflowDef.{path}", message) for path, message in problems])
+    with transaction():
+        revision_id, _ = resolve_revision(request.namespace, request.name, request.version, request.definition)
+        blueprint = blueprint_for([revision_id])[revision_id]
+    mocks = {ref: list(found) for ref, found in (given.get("taskRefToMockOutput") or {}).items()}
+    return _Simulation(request, blueprint, mocks).run()
+
+
+class _Simulation:
+    def __init__(self, request: StartRequest, blueprint: Blueprint, mocks: dict[str, list[Any]]) -> None:
+        self.blueprint = blueprint
+        self.mocks = mocks
+        self.tasks: dict[UUID, TaskView] = {}
+        self.end: EndRun | None = None
+        self.now = datetime.now(timezone.utc)
+        self.view = WorkflowView(
+            id=new_id(), namespace=request.namespace, name=blueprint.name, version=request.version or 1,
+            status=WorkflowStatus.RUNNING, input={**(blueprint.definition.get("inputTemplate") or {}), **request.input},
+            output=None, variables=blueprint.definition.get("variables") or {}, correlation_id=request.correlation_id,
+            priority=request.priority, parent_workflow_id=None, parent_task_id=None, task_to_domain={}, created_at=self.now,
+            root_ended=False, has_any_task=False, depth=0, reason=None, created_by=request.created_by,
+        )  # fmt: skip
+
+    def run(self) -> dict[str, Any]:
+        for _ in range(MOST_PASSES):
+            decision = self._decide()
+            self._apply(decision)
+            if self.end is not None or not (self._answer() or decision.again):
+                break
+        status = self.end.status if self.end else WorkflowStatus.RUNNING
+        return {
+            "workflowId": str(self.view.id),
+            "workflowName": self.view.name,
+            "workflowVersion": self.view.version,
+            "workflowDefinition": self.blueprint.definition,
+            "status": status.value,
+            "input": self.view.input,
+            "output": self.end.output if self.end else {},
+            "variables": self.view.variables,
+            "reasonForIncompletion": (self.end.reason or "") if self.end else "",
+            "tasks": [_shown(task) for task in self.tasks.values()],
+        }
+
+    def _decide(self) -> Decision:
+        loaded: frozenset[str] = frozenset()
+        while True:
+            rows = tuple(self.tasks.values())
+            state = State(self.view, rows, loaded, self.now, {}, new_id)
+            decision = decide(self.blueprint, state, evaluate_script)
+            if not decision.needs:
+                return decision
+            loaded |= decision.needs
+
+    def _apply(self, decision: Decision) -> None:
+        for task_id in decision.consumed:
+            self.tasks[task_id] = replace(self.tasks[task_id], consumed=True)
+        for command in decision.commands:
+            if isinstance(command, ScheduleTask):
+                self.tasks[command.id] = _made(command, self.now)
+            elif isinstance(command, UpdateTask):
+                old = self.tasks[command.id]
+                output = old.output if command.output is None else command.output
+                self.tasks[command.id] = replace(
+                    old, status=command.status, output=output, state=command.state or old.state,
+                    consumed=command.consumed, reason=command.reason,
+                )  # fmt: skip
+            elif isinstance(command, EndRun):
+                self.end = command
+        variables = self.view.variables if decision.variables is None else decision.variables
+        self.view = replace(
+            self.view, variables=variables, root_ended=decision.root_ended, has_any_task=bool(self.tasks)
+        )
+
+    def _answer(self) -> bool:
+        """Give each open task its next mock; whether any had one."""
+        answered = False
+        for task in list(self._open()):
+            mocks = self.mocks.get(task.ref)
+            if not mocks:
+                continue
+            mock = mocks.pop(0) if len(mocks) > 1 else mocks[0]
+            self.now += timedelta(milliseconds=1)
+            try:
+                status = TaskStatus(str(mock.get("status") or "COMPLETED"))
+            except ValueError:
+                message = f"expected a task status, got {mock.get('status')!r}"
+                raise Invalid(problems=[(f"taskRefToMockOutput.{task.ref}", message)]) from None
+            self.tasks[task.id] = replace(
+                task, status=status, output=mock.get("output") or {}, started_at=self.now, ended_at=self.now
+            )
+            answered = True
+        return answered
+
+    def _open(self) -> Iterable[TaskView]:
+        return (t for t in self.tasks.values() if not t.status.terminal and t.type not in ("JOIN", "DO_WHILE"))
+
+
+def _made(c: ScheduleTask, now: datetime) -> TaskView:
+    return TaskView(
+        id=c.id, ref=c.ref, iteration=c.iteration, attempt=c.attempt, name=c.name, type=c.type, status=c.status,
+        consumed=c.consumed, input=c.input, output=c.output, reason=c.reason, cause=c.cause, state=c.state, spec=c.spec,
+        scheduled_at=now, started_at=None, ended_at=now if c.status.terminal else None, first_scheduled_at=now,
+        sub_workflow_id=c.sub_workflow_id, worker_id=None, domain=c.domain, poll_count=0,
+    )  # fmt: skip
+
+
+def _shown(task: TaskView) -> dict[str, Any]:
+    return {
+        "taskId": str(task.id), "referenceTaskName": task.ref, "taskDefName": task.name,
+        "taskType": task.name if task.type == "SIMPLE" else task.type, "status": task.status.value,
+        "inputData": task.input or {}, "outputData": task.output or {}, "retryCount": task.attempt,
+    }  # fmt: skip
