@@ -62,4 +62,6 @@ class WorkerPoll(EngineModel):
     sql = WorkerPollManager()
 
     class Meta(EngineModel.Meta):
-        constraints = [models.UniqueConstraint(fields=["namespace", "queue", "worker_id"], name="dispatch_workerpoll_key")]
+        constraints = [
+            models.UniqueConstraint(fields=["namespace", "queue", "worker_id"], name="dispatch_workerpoll_key")
+        ]

@@ -32,7 +32,8 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
 
     @cached_property
     def count(self) -> int:
-        return len(self.object_list.order_by()[:LIST_CAP].values_list("pk"))  # type: ignore[union-attr]
+        rows: Any = self.object_list
+        return len(rows.order_by()[:LIST_CAP].values_list("pk"))
 
 
 def newest(queryset: QuerySet[Any], cap: int = SEARCH_CAP) -> QuerySet[Any]:
@@ -53,7 +54,7 @@ class ChoiceFilter(admin.SimpleListFilter):
         value = self.value()
         if value not in self.values:
             return queryset
-        return newest(queryset).filter(**{self.parameter_name: value})
+        return newest(queryset).filter(**{str(self.parameter_name): value})
 
 
 class EngineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -110,11 +111,11 @@ class EngineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             found.pretty = self.model.objects.filter(pk=found.pk).annotate(**pretty).values(*pretty).first() or {}
         return found
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         json = set(self.json_fields)
         return [f"show_{f.name}" if f.name in json else f.name for f in self.opts.local_fields]
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.get_fields(request, obj)
 
     def __getattr__(self, name: str) -> Any:

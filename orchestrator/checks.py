@@ -24,7 +24,9 @@ def configuration(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     database = settings.DATABASES[conf().DATABASE]
     if not database["ENGINE"].endswith("postgresql"):
-        found.append(Error("The engine needs PostgreSQL.", hint="Set DATABASE_URL=postgresql://...", id="ostinato.E002"))
+        found.append(
+            Error("The engine needs PostgreSQL.", hint="Set DATABASE_URL=postgresql://...", id="ostinato.E002")
+        )
     if database.get("ATOMIC_REQUESTS"):
         found.append(
             Error(
@@ -71,11 +73,11 @@ def server(app_configs: Any, databases: list[str] | None = None, **kwargs: Any) 
         backend = cursor.fetchone()[0]
     option = settings.DATABASES[alias].get("OPTIONS", {})
     if level != "read committed" or option.get("isolation_level") not in (None, 2):
-        found.append(
-            Error(f"Transactions run at {level!r}; INV-2 holds only in READ COMMITTED.", id="ostinato.E005")
-        )
+        found.append(Error(f"Transactions run at {level!r}; INV-2 holds only in READ COMMITTED.", id="ostinato.E005"))
     if connection.pg_version < 140000:
-        found.append(Error(f"PostgreSQL {connection.pg_version // 10000} is too old; 14 is the least.", id="ostinato.E006"))
+        found.append(
+            Error(f"PostgreSQL {connection.pg_version // 10000} is too old; 14 is the least.", id="ostinato.E006")
+        )
     pooled = connection.connection.info.backend_pid != backend
     if pooled and option.get("prepare_threshold") is not None:
         found.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
@@ -43,7 +43,7 @@ class OutboxEventAdmin(EngineAdmin):
     search_ids = ("id", "order_key")
     search_names = ("topic",)
     search_help_text = "Id of the event, its order key, or the whole topic"
-    actions: ClassVar[Any] = ["replay_selected"]
+    actions = ("replay_selected",)
     change_form_template = "admin/outbox/outboxevent/change_form.html"
 
     @admin.display

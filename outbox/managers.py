@@ -47,7 +47,13 @@ class OutboxManager(VerbManager):
     def publish(self, events: Sequence[NewOutboxEvent]) -> None:
         """Write effects with the change that caused them. [INV-5]"""
         rows = [
-            {"id": e.id or new_id(), "namespace": e.namespace, "topic": e.topic, "order_key": e.order_key, "payload": e.payload}
+            {
+                "id": e.id or new_id(),
+                "namespace": e.namespace,
+                "topic": e.topic,
+                "order_key": e.order_key,
+                "payload": e.payload,
+            }
             for e in events
         ]
         _SQL.publish.execute(rows=json.dumps(rows))
@@ -68,7 +74,11 @@ class OutboxManager(VerbManager):
     def fail(self, event: ClaimedEvent, error: str, *, delay_seconds: float, max_attempts: int) -> int:
         """Back an event off, or make it a dead letter. [INV-5, INV-13]"""
         return _SQL.fail.execute(
-            id=event.id, token=event.lease_token, error=error[:2000], delay_seconds=delay_seconds, max_attempts=max_attempts
+            id=event.id,
+            token=event.lease_token,
+            error=error[:2000],
+            delay_seconds=delay_seconds,
+            max_attempts=max_attempts,
         )
 
     @requires_transaction

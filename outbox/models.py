@@ -41,7 +41,9 @@ class OutboxEvent(EngineModel):
                 name="outbox_event_ordered",
             ),
             models.Index(fields=["dead_at"], condition=models.Q(dead_at__isnull=False), name="outbox_event_dead"),
-            models.Index(fields=["delivered_at"], condition=models.Q(delivered_at__isnull=False), name="outbox_event_done"),
+            models.Index(
+                fields=["delivered_at"], condition=models.Q(delivered_at__isnull=False), name="outbox_event_done"
+            ),
         ]
 
     def __str__(self) -> str:

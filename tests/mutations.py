@@ -125,8 +125,8 @@ MUTATIONS = [
         TRANSITIONS + "test_eight_completers_of_one_run_write_a_gapless_history",
     ),
     Mutation(
-        "INV-10", "workflows/engine/decider.py",
-        "if not self.root_ended or self._open() or self.again:", "if self._open() or self.again:",
+        "INV-10", "workflows/engine/proof.py",
+        "if not pass_.root_ended or pass_.again or pass_.book.any_open():", "if pass_.again or pass_.book.any_open():",
         "tests/engine/test_operators.py::test_a_lost_branch_is_reported_stuck_and_never_completed",
     ),
     Mutation(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 from django import forms
@@ -27,7 +27,9 @@ def execution_link(workflow_id: UUID | None) -> SafeString | str:
     """A link to a run's record in the admin."""
     if workflow_id is None:
         return "-"
-    return format_html('<a href="{}">{}</a>', reverse("admin:workflows_execution_change", args=[workflow_id]), workflow_id)
+    return format_html(
+        '<a href="{}">{}</a>', reverse("admin:workflows_execution_change", args=[workflow_id]), workflow_id
+    )
 
 
 class RunLinkMixin:
@@ -96,7 +98,7 @@ class ExecutionAdmin(EngineAdmin):
     search_names = ("correlation_id", "name")
     search_help_text = "Id of the run or of its parent, or the whole correlation id or name"
     action_form = ReasonForm
-    actions: ClassVar[Any] = [list_action(action.name) for action in BUTTONS]
+    actions = tuple(list_action(action.name) for action in BUTTONS)
     change_form_template = "admin/workflows/execution/change_form.html"
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
@@ -104,7 +106,10 @@ class ExecutionAdmin(EngineAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.action_view)
-        return [path("<uuid:workflow_id>/action/<slug:name>/", view, name="workflows_execution_action"), *super().get_urls()]
+        return [
+            path("<uuid:workflow_id>/action/<slug:name>/", view, name="workflows_execution_action"),
+            *super().get_urls(),
+        ]
 
     def action_view(self, request: HttpRequest, workflow_id: UUID, name: str) -> HttpResponse:
         """One button: outside any transaction, since the services own theirs."""
@@ -157,7 +162,18 @@ class TaskStatusFilter(ChoiceFilter):
 class TaskAdmin(RunLinkMixin, EngineAdmin):
     """Attempts of tasks."""
 
-    list_display = ("id", "ref", "iteration", "attempt", "type", "status", "worker_id", "scheduled_at", "ended_at", "run")
+    list_display = (
+        "id",
+        "ref",
+        "iteration",
+        "attempt",
+        "type",
+        "status",
+        "worker_id",
+        "scheduled_at",
+        "ended_at",
+        "run",
+    )
     list_filter = (TaskStatusFilter,)
     search_ids = ("id", "workflow_id")
     search_help_text = "Id of the task or of its run"

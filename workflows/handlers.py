@@ -49,7 +49,12 @@ def terminate(event: ClaimedEvent) -> None:
 
 
 def _request(
-    event: ClaimedEvent, workflow_id: str, scope: str, key: str, payload: dict[str, Any] | None = None, parent: bool = False
+    event: ClaimedEvent,
+    workflow_id: str,
+    scope: str,
+    key: str,
+    payload: dict[str, Any] | None = None,
+    parent: bool = False,
 ) -> StartRequest:
     p = payload or event.payload
     return StartRequest(
@@ -82,5 +87,3 @@ def register() -> None:
     relay.register("workflow.start", start_workflow)
     relay.register("workflow.start_failure", start_failure_workflow)
     relay.register("workflow.terminate", terminate)
-
-

@@ -31,7 +31,9 @@ class WorkflowDefinition(EngineModel):
     sql = DefinitionManager()
 
     class Meta(EngineModel.Meta):
-        constraints = [models.UniqueConstraint(fields=["namespace", "name", "version"], name="workflows_definition_key")]
+        constraints = [
+            models.UniqueConstraint(fields=["namespace", "name", "version"], name="workflows_definition_key")
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} v{self.version}"
@@ -106,8 +108,15 @@ class Execution(EngineModel):
 
     class Meta(EngineModel.Meta):
         indexes = [
-            models.Index(models.F("namespace"), models.F("created_at").desc(), models.F("id").desc(), name="workflows_execution_recent"),
-            models.Index(models.F("namespace"), models.F("name"), models.F("created_at").desc(), name="workflows_execution_name"),
+            models.Index(
+                models.F("namespace"),
+                models.F("created_at").desc(),
+                models.F("id").desc(),
+                name="workflows_execution_recent",
+            ),
+            models.Index(
+                models.F("namespace"), models.F("name"), models.F("created_at").desc(), name="workflows_execution_name"
+            ),
             models.Index(
                 fields=["namespace", "correlation_id"],
                 condition=models.Q(correlation_id__isnull=False),
@@ -164,7 +173,9 @@ class Task(EngineModel):
 
     class Meta(EngineModel.Meta):
         constraints = [
-            models.UniqueConstraint(fields=["workflow_id", "ref", "iteration", "attempt"], name="workflows_task_identity")
+            models.UniqueConstraint(
+                fields=["workflow_id", "ref", "iteration", "attempt"], name="workflows_task_identity"
+            )
         ]
         indexes = [
             models.Index(fields=["id"], name="workflows_task_id"),
@@ -277,4 +288,6 @@ class IdempotencyKey(EngineModel):
     sql = IdempotencyManager()
 
     class Meta(EngineModel.Meta):
-        constraints = [models.UniqueConstraint(fields=["namespace", "scope", "key"], name="workflows_idempotencykey_key")]
+        constraints = [
+            models.UniqueConstraint(fields=["namespace", "scope", "key"], name="workflows_idempotencykey_key")
+        ]

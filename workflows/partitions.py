@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orchestrator.db.ids import id_floor
@@ -27,7 +27,7 @@ STORAGE = (
 
 def months(now: datetime, back: int = 1, ahead: int = MONTHS_AHEAD) -> list[tuple[str, datetime, datetime]]:
     """(suffix, start, end) of the months around `now`."""
-    first = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    first = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     for _ in range(back):
         first = (first - timedelta(days=1)).replace(day=1)
     found = []

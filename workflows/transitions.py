@@ -104,7 +104,8 @@ def end_runs(ends: Sequence[tuple[LockedExecution, RunEnd]]) -> None:
     Timer.sql.delete_for_runs(ids)
     events = [_ended_event(task, None) for task in cancelled]
     events += [
-        NewEvent(run.id, f"workflow.{end.status.lower()}", {"status": end.status, "reason": end.reason}) for run, end in ends
+        NewEvent(run.id, f"workflow.{end.status.lower()}", {"status": end.status, "reason": end.reason})
+        for run, end in ends
     ]
     HistoryEvent.sql.append(events)
     runs = {run.id: (run, end) for run, end in ends}
@@ -135,8 +136,13 @@ def _report_to_parents(ends: Sequence[tuple[LockedExecution, RunEnd]]) -> None:
         reason = None
         if status != TaskStatus.COMPLETED:
             reason = f"Sub-workflow {run.name} ({run.id}) ended {end.status}: {end.reason or 'no reason given'}"
-        output = {"subWorkflowId": str(run.id), **(end.output if isinstance(end.output, dict) else {"result": end.output})}
-        reports.append(TaskEnd(run.parent_task_id, run.parent_workflow_id, status, output, reason, cause="SUB_WORKFLOW"))
+        output = {
+            "subWorkflowId": str(run.id),
+            **(end.output if isinstance(end.output, dict) else {"result": end.output}),
+        }
+        reports.append(
+            TaskEnd(run.parent_task_id, run.parent_workflow_id, status, output, reason, cause="SUB_WORKFLOW")
+        )
     if reports:
         Task.sql.lock(sorted((report.workflow_id, report.id) for report in reports))
         end_tasks(reports)
@@ -257,4 +263,3 @@ def run_end(
         failure_workflow_version=failure_workflow.get("version") if failure_workflow else None,
     )
     return run, end
-

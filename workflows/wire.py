@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -31,7 +31,7 @@ def millis(moment: datetime | None) -> int:
 
 def iso(moment: datetime | None) -> str:
     """The ISO text that summaries carry."""
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z" if moment else ""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z" if moment else ""
 
 
 def present(fields: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +88,9 @@ def workflow_json(run: Execution, blueprint: Blueprint | None, tasks: Iterable[T
     found = present(fields)
     listed = [] if tasks is None else [task_json(task, run, blueprint, seq) for seq, task in enumerate(tasks, 1)]
     found["tasks"] = listed
-    found["failedTaskNames"] = sorted({t["taskDefName"] for t in listed if t["referenceTaskName"] in found["failedReferenceTaskNames"]})
+    found["failedTaskNames"] = sorted(
+        {t["taskDefName"] for t in listed if t["referenceTaskName"] in found["failedReferenceTaskNames"]}
+    )
     return found
 
 

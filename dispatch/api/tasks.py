@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpResponse
@@ -16,11 +16,19 @@ from dispatch.services.polling import poll, queue_name
 from orchestrator.api.views import TextView, View, body_list, body_object, empty, number, text
 from orchestrator.errors import Invalid, NotFound
 from workflows.api.schemas import (
-    EMPTY, HITS_ANSWER, LIST, LIST_ANSWER, NUMBER_ANSWER, OBJECT, OBJECT_ANSWER, TEXT_ANSWER,
+    EMPTY,
+    HITS_ANSWER,
+    LIST,
+    LIST_ANSWER,
+    NUMBER_ANSWER,
+    OBJECT,
+    OBJECT_ANSWER,
+    TEXT_ANSWER,
 )  # fmt: skip
 from workflows.api.workflows import run_id, search_parameters, show
 from workflows.managers.task import StartedTask
 from workflows.services import control, reading
+from workflows.services.evaluation import evaluate_eagerly
 from workflows.wire import parse_uuid, started_json, task_json, task_summary
 
 STATUSES = ("IN_PROGRESS", "COMPLETED", "FAILED", "FAILED_WITH_TERMINAL_ERROR", "CANCELED")
@@ -31,7 +39,8 @@ def handed_out(tasks: list[StartedTask], worker_id: str) -> list[dict[str, Any]]
     """Leased tasks as JSON."""
     runs = reading.runs_by_id({task.workflow_id for task in tasks})
     return [
-        started_json(task, runs[task.workflow_id], reading.get_blueprint(runs[task.workflow_id]), worker_id) for task in tasks
+        started_json(task, runs[task.workflow_id], reading.get_blueprint(runs[task.workflow_id]), worker_id)
+        for task in tasks
     ]
 
 
@@ -87,7 +96,7 @@ def _moment(value: Any) -> datetime | None:
     if not isinstance(value, (int, float)) or value <= 0:
         return None
     try:
-        return datetime.fromtimestamp(value / 1000 if value > 10**11 else value, tz=timezone.utc)
+        return datetime.fromtimestamp(value / 1000 if value > 10**11 else value, tz=UTC)
     except (OverflowError, OSError, ValueError):
         return None
 
@@ -97,7 +106,15 @@ def report_one(self: View, given: Any, *, strict: bool = False) -> TaskReport:
     report = task_report(given)
     reading.get_task(self.who.namespace, report.task_id)
     dispatching.report([report], strict=strict or report.lease_token is not None)
+    evaluate_ended([report])
     return report
+
+
+def evaluate_ended(reports: list[TaskReport]) -> None:
+    """Go on with the runs whose tasks ended, before the worker asks for its next task."""
+    runs = {r.workflow_id for r in reports if r.status != "IN_PROGRESS" and r.workflow_id is not None}
+    if runs:
+        evaluate_eagerly(list(runs))
 
 
 class Poll(View):
@@ -168,6 +185,7 @@ class UpdateBatch(View):
         for report in reports:
             reading.get_task(self.who.namespace, report.task_id)
         outcomes = dispatching.report(reports, strict=False)
+        evaluate_ended(reports)
         return Response([{"taskId": str(o.task_id), "applied": o.applied, "reason": o.refusal or ""} for o in outcomes])
 
 
@@ -200,10 +218,12 @@ def complete_ref(self: View, request: Request, workflow_id: str, ref: str, statu
         head, _, tail = ref.partition("__")
         if all(part.isdigit() for part in tail.split("__")):
             ref, iteration = head, tail.replace("__", ".")
-    return control.complete_task(
+    task_id = control.complete_task(
         self.who.namespace, run_id(workflow_id), ref, status, body_object(request, "output"), actor=self.who.name,
         worker_id=text(request, "workerid"), iteration=iteration,
     )  # fmt: skip
+    evaluate_eagerly([run_id(workflow_id)])
+    return task_id
 
 
 class Task(View):

@@ -71,14 +71,18 @@ def lease_tasks(
     seconds = lease_seconds or conf().LEASE_SECONDS
     with transaction():
         return _start(
-            QueuedTask.sql.lease(namespace, queue, batch=batch, worker_id=worker_id, lease_seconds=seconds), namespace, worker_id
+            QueuedTask.sql.lease(namespace, queue, batch=batch, worker_id=worker_id, lease_seconds=seconds),
+            namespace,
+            worker_id,
         )
 
 
 def lease_system_tasks(queues: Sequence[str], *, batch: int, worker_id: str) -> list[StartedTask]:
     """Lease and start tasks of shared queues, of every namespace."""
     with transaction():
-        leases = QueuedTask.sql.lease_shared(queues, batch=batch, worker_id=worker_id, lease_seconds=conf().LEASE_SECONDS)
+        leases = QueuedTask.sql.lease_shared(
+            queues, batch=batch, worker_id=worker_id, lease_seconds=conf().LEASE_SECONDS
+        )
         return _start(leases, "", worker_id)
 
 
@@ -93,7 +97,9 @@ def _start(leases: Sequence[Lease], namespace: str, worker_id: str) -> list[Star
     dead = [lease.id for lease in leases if lease.id not in started]
     if dead:
         QueuedTask.sql.drop(dead)
-    timers = [timer for lease in leases if lease.id in started for timer in _timers(lease, started[lease.id], namespace)]
+    timers = [
+        timer for lease in leases if lease.id in started for timer in _timers(lease, started[lease.id], namespace)
+    ]
     if timers:
         Timer.sql.insert(timers)
         hint(TIMER)
@@ -152,7 +158,9 @@ def _sort(reports: Sequence[TaskReport], found: dict[UUID, FoundTask]) -> _Sorte
         task = found[r.task_id]
         holder = QueuedTask.sql.holder(r.task_id)
         token = r.lease_token or (holder[0] if holder else None)
-        stranger = holder is not None and r.lease_token is None and r.worker_id and holder[1] and r.worker_id != holder[1]
+        stranger = (
+            holder is not None and r.lease_token is None and r.worker_id and holder[1] and r.worker_id != holder[1]
+        )
         if TaskStatus(task.status).terminal:
             todo.refused.append((r, task, f"the task had ended {task.status}"))
         elif stranger:
@@ -194,7 +202,9 @@ def _defer(todo: _Sorted) -> None:
     """Back to the queue for a later callback, output kept; the fence comes first."""
     if not todo.defers:
         return
-    kept = {task_id for task_id, _ in QueuedTask.sql.defer([(r.task_id, t, r.callback_seconds) for r, _, t in todo.defers])}
+    kept = {
+        task_id for task_id, _ in QueuedTask.sql.defer([(r.task_id, t, r.callback_seconds) for r, _, t in todo.defers])
+    }
     leases = [
         (task.workflow_id, r.task_id, token, r.output, r.callback_seconds)
         for r, task, token in todo.defers

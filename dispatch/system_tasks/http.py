@@ -43,7 +43,7 @@ def run_http(given: dict[str, Any]) -> Outcome:
         return failed(f"{method} {uri} failed: {error}", terminal=False)
     except aiohttp.InvalidURL:
         return failed(f"uri: {uri!r} is not a valid address", terminal=True)
-    except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
+    except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
         return failed(f"{method} {uri} failed: {str(error) or type(error).__name__}", terminal=False)
     status = response["statusCode"]
     if status < 400:

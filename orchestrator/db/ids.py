@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
@@ -15,7 +15,7 @@ def new_id() -> UUID:
 
 def id_time(identifier: UUID) -> datetime:
     """The moment an id was made."""
-    return datetime.fromtimestamp((identifier.int >> 80) / 1000, tz=timezone.utc)
+    return datetime.fromtimestamp((identifier.int >> 80) / 1000, tz=UTC)
 
 
 def id_floor(moment: datetime) -> UUID:

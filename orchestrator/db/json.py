@@ -10,7 +10,6 @@ import orjson
 
 from orchestrator.errors import Invalid
 
-
 _BIG_INTEGER = re.compile(rb"\d{19}")
 
 

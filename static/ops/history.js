@@ -30,6 +30,8 @@ function say(state, word) {
 function summary(data) {
   return Object.entries(data || {})
     .filter(([, v]) => v !== null && v !== "" && !(typeof v === "object" && Object.keys(v).length === 0))
+    .filter(([k, v]) => !(k === "attempt" && v === 0))
+    .map(([k, v]) => (k === "attempt" && typeof v === "number" ? [k, v + 1] : [k, v])) // people count from one
     .map(([k, v]) => `${k}: ${typeof v === "string" ? v : JSON.stringify(v)}`)
     .join(" · ");
 }

@@ -27,7 +27,14 @@ def ids(*patterns: str) -> dict[str, set[str]]:
     return found
 
 
-CODE = ids("orchestrator/**/*.py", "workflows/**/*.py", "dispatch/**/*.py", "outbox/**/*.py", "*/sql/*.sql", "*/migrations/sql/*.sql")
+CODE = ids(
+    "orchestrator/**/*.py",
+    "workflows/**/*.py",
+    "dispatch/**/*.py",
+    "outbox/**/*.py",
+    "*/sql/*.sql",
+    "*/migrations/sql/*.sql",
+)
 PARTS = {"INV-6": "INV-6a", "INV-7": "INV-7a"}
 
 

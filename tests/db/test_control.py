@@ -635,6 +635,16 @@ def test_rerun_from_a_join_closes_it_again() -> None:
     assert status(run) == "COMPLETED"
 
 
+@pytest.mark.invariant("INV-8")
+def test_rerun_of_the_last_join_leaves_nothing_to_do_but_the_proof() -> None:
+    q = names("a")
+    run = running(*fork("f", [simple("a", q["a"])]))
+    one(q["a"])
+    control.rerun(NS, run, task_id=task_of(run, "f_join").id, **WHO)
+    drain()
+    assert (status(run), attempts(run, "a")) == ("COMPLETED", 1), "a run without a frontier is not one without tasks"
+
+
 def test_rerun_without_a_task_starts_over_with_other_input() -> None:
     q = names("a")
     run = running(simple("a", q["a"], inputParameters={"x": "${workflow.input.x}"}))

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Interpreter:
-    """Counts how often each ref runs. Conditions are those the generator makes: a fixed case, a fixed number of turns."""
+    """Counts how often each ref runs; conditions are the generator's: a fixed case, a fixed number of turns."""
 
     def __init__(self, definition: dict[str, Any]) -> None:
         self.ran: Counter[str] = Counter()

@@ -19,10 +19,21 @@ class Roots:
     def root(self, name: str) -> Any:
         return self.roots.get(name)
 
+    def field(self, name: str, field: str) -> Any:
+        return self.roots.get(name, {}).get(field)
+
 
 SCOPE = Roots(
     workflow={"input": {"k": "key", "n": 3, "none": None, "list": [1, 2, {"a": "x"}], "o": {"b": True}, "i": 1}},
-    t={"output": {"key": "found", "a b": 1, "rows": [{"n": 1}, {"n": 2}], "deep": {"n": 3}}},
+    t={
+        "output": {
+            "key": "found",
+            "a b": 1,
+            "rows": [{"n": 1}, {"n": 2}],
+            "deep": {"n": 3},
+            "names": [{"name": "key", "v": 7}, {"name": "o"}],
+        }
+    },
 )
 
 
@@ -37,6 +48,13 @@ SCOPE = Roots(
         ("${workflow.input.list[0:2]}", [1, 2]),
         ("${workflow.input.list.length()}", 3),
         ("${t.output['a b']}", 1),
+        ("${t.output.rows[?(@.n > 1)].n}", [2]),
+        ("${t.output.rows[?(@.n == 1 || @['n'] >= 2)].n}", [1, 2]),
+        ("${t.output.rows[?(@.n != 1 && !(@.n == 3))]}", [{"n": 2}]),
+        ("${t.output.rows[?(@.missing)]}", []),
+        ("${t.output.rows[?(@.n == '1')]}", []),
+        ("${t.output.rows[?(@.n > 0)].length()}", 2),
+        ("${t.output.names[?(@.name == '${workflow.input.k}')].v}", [7]),
         ("${t.output.rows[*].n}", [1, 2]),
         ("${t.output..n}", [1, 2, 3]),
         ("${t.output['${workflow.input.k}']}", "found"),
@@ -59,7 +77,14 @@ def test_values_are_resolved_recursively_and_keys_are_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "position"), [("ab ${t.output", 3), ("${}", 0), ("${t.output[?(@.a==1)]}", 10), ("x${t.output[}", 11)]
+    ("text", "position"),
+    [
+        ("ab ${t.output", 3),
+        ("${}", 0),
+        ("${t.output[?(@.a==1]}", 19),
+        ("${t.output[?(@.a=~1)]}", 16),
+        ("x${t.output[}", 11),
+    ],
 )
 def test_bad_syntax_names_its_position(text: str, position: int) -> None:
     with pytest.raises(ExpressionError) as caught:
@@ -77,6 +102,13 @@ def test_an_unknown_reference_is_refused_with_its_place() -> None:
     assert found == [
         ("tasks[0].inputParameters.x.y[0]", "${nobody.output.z} (at character 3): there is no task 'nobody'")
     ]
+
+
+def test_references_inside_keys_and_filters_are_checked_too() -> None:
+    for text in ("${a.output['${nobody.output.k}']}", "${a.output.l[?(@.x == '${nobody.output.k}')]}"):
+        assert [at for at, message in problems(inputParameters={"x": text}) if "'nobody'" in message] == [
+            "tasks[0].inputParameters.x"
+        ]
 
 
 @pytest.mark.parametrize(

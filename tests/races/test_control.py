@@ -64,6 +64,25 @@ def test_a_pass_leaves_a_run_that_an_operator_holds_and_sees_what_he_did() -> No
     assert flows.statuses(run) == {"a": "SCHEDULED"}
 
 
+@pytest.mark.invariant("INV-12")
+@pytest.mark.parametrize("action", [control.terminate, control.terminate_remove, control.retry, control.restart])
+def test_an_action_that_reaches_the_parent_takes_its_gate_first(action: Callable[..., Any]) -> None:
+    """Held by one sorted statement: while somebody has the parent's gate, the child is not touched."""
+    queue = unique("a")
+    run = running(child("c", register(simple("a", queue))))
+    inner = Task.objects.get(workflow_id=run).sub_workflow_id
+    assert inner is not None
+    if action in (control.retry, control.restart):
+        complete(lease(queue), status="FAILED_WITH_TERMINAL_ERROR")
+        drain()
+    with transaction():
+        DecideQueue.sql.enqueue([run])
+        before = status(inner)
+        contender = Contender(lambda: action(NS, inner, **WHO)).until_blocked()
+        assert status(inner) == before
+    contender.result()
+
+
 def test_of_many_retries_of_one_run_exactly_one_happens() -> None:
     queue = unique("a")
     run = running(simple("a", queue))

@@ -10,10 +10,8 @@ from django.test import Client
 
 
 @pytest.fixture(autouse=True)
-def _urls(settings: Any) -> None:
-    from importlib.util import find_spec
-    if find_spec("orchestrator.urls") is None:
-        settings.ROOT_URLCONF = "tests.ui.urls"
+def _cheap_passwords(settings: Any) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture

@@ -211,7 +211,9 @@ def test_a_missing_run_and_an_unknown_action_are_said(operator: Client) -> None:
     assert "There is no action" in press(operator, a_run(), "explode")
 
 
-def test_buttons_refuse_get_anonymous_viewers_and_missing_tokens(viewer: Client, operator: Client, admin_user: Any) -> None:
+def test_buttons_refuse_get_anonymous_viewers_and_missing_tokens(
+    viewer: Client, operator: Client, admin_user: Any
+) -> None:
     run = a_run()
     url = reverse("admin:workflows_execution_action", args=[run, "pause"])
     assert operator.get(url).status_code == 405

@@ -34,7 +34,9 @@ def work_off(monkeypatch: pytest.MonkeyPatch, run: UUID) -> str:
     return eventually(ended, 30)
 
 
-@pytest.mark.parametrize(("shipping", "taken", "untaken"), [("express", "courier", "stamp"), ("post", "stamp", "courier")])
+@pytest.mark.parametrize(
+    ("shipping", "taken", "untaken"), [("express", "courier", "stamp"), ("post", "stamp", "courier")]
+)
 def test_it_ends_well_after_a_failed_payment(
     shipping: str, taken: str, untaken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,9 @@ class Reader:
     def __init__(self, run: UUID, *, after: int | str = 0, client: Client | None = None, **headers: str) -> None:
         sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
         if client is not None:
-            cookie = f"{django_settings.SESSION_COOKIE_NAME}={client.cookies[django_settings.SESSION_COOKIE_NAME].value}"
+            cookie = (
+                f"{django_settings.SESSION_COOKIE_NAME}={client.cookies[django_settings.SESSION_COOKIE_NAME].value}"
+            )
             sent.append((b"cookie", cookie.encode()))
         scope = {
             "type": "websocket",
@@ -104,7 +106,11 @@ def stored(run: UUID) -> list[int]:
 def a_run(width: int = 1) -> tuple[UUID, str]:
     """A run that waits for workers on one queue."""
     queue = flows.unique("q")
-    tasks = flows.fork("f", *[[flows.simple(f"t{i}", queue)] for i in range(width)]) if width > 1 else [flows.simple("t", queue)]
+    tasks = (
+        flows.fork("f", *[[flows.simple(f"t{i}", queue)] for i in range(width)])
+        if width > 1
+        else [flows.simple("t", queue)]
+    )
     run = flows.start(flows.register(*tasks))
     flows.drain()
     return run, queue

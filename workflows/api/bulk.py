@@ -12,6 +12,7 @@ from orchestrator.api.views import View, body_list, flag, text
 from orchestrator.errors import Invalid
 from workflows.api.schemas import BULK_ANSWER, IDS
 from workflows.services import control
+from workflows.services.evaluation import evaluate_eagerly
 from workflows.wire import parse_uuid
 
 METHODS = {"pause": "put", "resume": "put", "restart": "post", "retry": "post", "terminate": "post", "remove": "delete"}
@@ -28,9 +29,12 @@ def bulk_view(action: str) -> type[View]:
         ids = {found: item for item in shown if (found := parse_uuid(item)) is not None}
         errors = {item: f"No such workflow found by id: {item}" for item in shown if parse_uuid(item) is None}
         results = control.bulk(self.who.namespace, action, list(ids), actor=self.who.name, **_options(action, request))
+        evaluate_eagerly(list(ids))
         errors |= {ids[item.workflow_id]: item.error.message for item in results if item.error is not None}
         done = [ids[item.workflow_id] for item in results if item.error is None]
-        return Response({"bulkErrorResults": errors, "bulkSuccessfulResults": done, "message": "Bulk Request has been processed."})
+        return Response(
+            {"bulkErrorResults": errors, "bulkSuccessfulResults": done, "message": "Bulk Request has been processed."}
+        )
 
     described = extend_schema(operation_id=f"bulk_{action}", request=IDS, responses=BULK_ANSWER)(handle)
     fields = {"permission": "operate", "__doc__": f"Bulk {action}.", METHODS[action]: described}

@@ -41,7 +41,9 @@ class WorkflowDefinitions(View):
                 done.append(name)
         if errors and not done:
             raise Invalid(problems=list(errors.items()))
-        return Response({"bulkErrorResults": errors, "bulkSuccessfulResults": done, "message": "Bulk Request has been processed."})
+        return Response(
+            {"bulkErrorResults": errors, "bulkSuccessfulResults": done, "message": "Bulk Request has been processed."}
+        )
 
     @extend_schema(operation_id="list_workflows", responses=LIST_ANSWER)
     def get(self, request: Request) -> Response:

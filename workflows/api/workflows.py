@@ -14,10 +14,19 @@ from rest_framework.response import Response
 from orchestrator.api.views import TextView, View, body_list, body_object, empty, flag, number, text
 from orchestrator.errors import Invalid, NotFound
 from workflows.api.schemas import (
-    EMPTY, HITS_ANSWER, IDS, IDS_ANSWER, LIST_ANSWER, NOTHING, OBJECT, OBJECT_ANSWER, TEXT_ANSWER,
+    EMPTY,
+    HITS_ANSWER,
+    IDS,
+    IDS_ANSWER,
+    LIST_ANSWER,
+    NOTHING,
+    OBJECT,
+    OBJECT_ANSWER,
+    TEXT_ANSWER,
 )  # fmt: skip
 from workflows.models import Execution, HistoryEvent
 from workflows.services import control, reading, simulation
+from workflows.services.evaluation import evaluate_eagerly
 from workflows.services.starting import StartRequest, start
 from workflows.wire import parse_uuid, task_json, workflow_json, workflow_summary
 
@@ -60,6 +69,13 @@ def start_request(given: dict[str, Any], namespace: str, created_by: str) -> Sta
     )
 
 
+def start_now(request: StartRequest) -> UUID:
+    """Start a run and take its first pass, so that the caller finds its first task."""
+    workflow_id = start(request)
+    evaluate_eagerly([workflow_id])
+    return workflow_id
+
+
 _START_TYPES: dict[str, tuple[type, str]] = {
     "name": (str, "a text"), "version": (int, "a whole number"), "input": (dict, "an object"),
     "correlationId": (str, "a text"), "priority": (int, "a whole number"), "idempotencyKey": (str, "a text"),
@@ -75,7 +91,7 @@ class StartByBody(TextView):
 
     @extend_schema(operation_id="start_workflow", request=OBJECT, responses=TEXT_ANSWER)
     def post(self, request: Request) -> Response:
-        return Response(start(start_request(body_object(request), self.who.namespace, self.who.name)))
+        return Response(start_now(start_request(body_object(request), self.who.namespace, self.who.name)))
 
 
 class Workflow(View):
@@ -94,7 +110,7 @@ class Workflow(View):
             priority=number(request, "priority", 0, most=99),
             created_by=self.who.name,
         )
-        return HttpResponse(str(start(found)), content_type="text/plain")
+        return HttpResponse(str(start_now(found)), content_type="text/plain")
 
     @extend_schema(operation_id="get_workflow", responses=OBJECT_ANSWER)
     def get(self, request: Request, workflow_id: str) -> Response:
@@ -165,17 +181,24 @@ class History(View):
 Act = Callable[..., Any]
 
 
-def action_view(operation: str, act: Act, method: str, status: int, options: dict[str, tuple[str, Any]] | None = None) -> type[View]:
+def action_view(
+    operation: str, act: Act, method: str, status: int, options: dict[str, tuple[str, Any]] | None = None
+) -> type[View]:
     """A view for one operator action: `options` maps a keyword to (query parameter, default)."""
 
     def handle(self: View, request: Request, workflow_id: str) -> HttpResponse:
         given = {key: flag(request, name, default) for key, (name, default) in (options or {}).items()}
         act(self.who.namespace, run_id(workflow_id), actor=self.who.name, **given)
+        evaluate_eagerly([run_id(workflow_id)])
         return empty(status)
 
-    described = extend_schema(operation_id=operation, request=None, responses=NOTHING if status == 204 else EMPTY)(handle)
-    methods = {name: described for name in method.split()}
-    return type(operation.title().replace("_", ""), (View,), {"permission": "operate", "__doc__": act.__doc__, **methods})
+    described = extend_schema(operation_id=operation, request=None, responses=NOTHING if status == 204 else EMPTY)(
+        handle
+    )
+    methods = dict.fromkeys(method.split(), described)
+    return type(
+        operation.title().replace("_", ""), (View,), {"permission": "operate", "__doc__": act.__doc__, **methods}
+    )
 
 
 Pause = action_view("pause_workflow", control.pause, "put", 200)
@@ -212,6 +235,7 @@ class Rerun(TextView):
             workflow_input=given.get("workflowInput"),
             correlation_id=given.get("correlationId"),
         )
+        evaluate_eagerly([run_id(workflow_id)])
         return Response(workflow_id)
 
 
@@ -266,7 +290,8 @@ class CorrelatedList(View):
     def post(self, request: Request, name: str) -> Response:
         closed, tasks = flag(request, "includeClosed"), flag(request, "includeTasks")
         found = {
-            str(key): reading.correlated(self.who.namespace, name, str(key), closed=closed) for key in body_list(request)
+            str(key): reading.correlated(self.who.namespace, name, str(key), closed=closed)
+            for key in body_list(request)
         }
         return Response({key: [show(run, tasks=tasks) for run in runs] for key, runs in found.items() if runs})
 
@@ -313,5 +338,3 @@ class TestRun(View):
     def post(self, request: Request) -> Response:
         given = body_object(request)
         return Response(simulation.simulate(start_request(given, self.who.namespace, self.who.name), given))
-
-

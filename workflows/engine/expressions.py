@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from workflows.engine.paths import Path, PathError, parse_path, walk
+from workflows.engine.paths import Filter, Path, PathError, parse_path, walk
 
 
 class Scope(Protocol):
@@ -20,6 +20,9 @@ class Scope(Protocol):
     null_text: str
 
     def root(self, name: str) -> Any: ...
+
+    def field(self, name: str, field: str) -> Any:
+        """`root(name)[field]`, without building the rest."""
 
 
 class ExpressionError(ValueError):
@@ -40,8 +43,12 @@ class Expression:
     position: int
 
     def resolve(self, scope: Scope) -> Any:
-        if self.root == "workflow" and self.path.steps[:1] == ("secrets",):
+        steps = self.path.steps
+        if self.root == "workflow" and steps[:1] == ("secrets",):
             return self.text  # stays a reference; resolved only in the copy handed to a worker
+        if self.path.definite and steps and type(steps[0]) is str:
+            first = scope.field(self.root, steps[0])
+            return walk(first, self.path, lambda template: resolve(template, scope), 1) if len(steps) > 1 else first
         return walk(scope.root(self.root), self.path, lambda template: resolve(template, scope))
 
 
@@ -114,8 +121,9 @@ def expressions(template: Template) -> Iterator[Expression]:
     if isinstance(template, Expression):
         yield template
         for step in template.path.steps:
-            if isinstance(step, (Expression, Concatenation)):
-                yield from expressions(step)
+            for inner in step.templates if isinstance(step, Filter) else (step,):
+                if isinstance(inner, (Expression, Concatenation)):
+                    yield from expressions(inner)
     elif isinstance(template, Concatenation):
         for part in template.parts:
             if isinstance(part, Expression):

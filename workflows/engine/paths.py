@@ -1,14 +1,17 @@
-"""JSONPath after a root, compiled to steps: names, indexes, quoted keys, slices, wildcards, `..name` and `.length()`.
+"""JSONPath after a root, compiled to steps: names, indexes, quoted keys, slices, wildcards, filters, `..name` and
+`.length()`.
 
-A definite path yields its value or null; one with a wildcard, slice or `..` yields a list.
+A definite path yields its value or null; one with a wildcard, slice, filter or `..` yields a list.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from workflows.engine.filters import FilterError, Parser, Test
 
 
 class PathError(ValueError):
@@ -30,6 +33,14 @@ class Descend:
 
 
 @dataclass(frozen=True, slots=True)
+class Filter:
+    """Keeps the elements for which `test` holds; `templates` are the texts with expressions in it."""
+
+    test: Test
+    templates: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     name: str
 
@@ -41,6 +52,9 @@ class Path:
     steps: tuple[Any, ...]
     definite: bool
 
+
+MANY = (Wildcard, Descend, Filter, slice)
+"""Steps after which a path yields a list."""
 
 _NAME = re.compile(r"[^.\[\]()?*]+")
 _INDEX = re.compile(r"\[\s*(-?\d+)\s*\]")
@@ -70,7 +84,7 @@ def parse_path(text: str, key: Callable[[str], Any]) -> tuple[str, Path]:
     definite = True
     while position < len(text):
         step, position = _step(text, position, key)
-        definite = definite and not isinstance(step, (Wildcard, Descend, slice))
+        definite = definite and not isinstance(step, MANY)
         steps.append(step)
     return root, Path(tuple(steps), definite)
 
@@ -97,9 +111,26 @@ def _step(text: str, position: int, key: Callable[[str], Any]) -> tuple[Any, int
         match = pattern.match(text, position)
         if match:
             return make(match), match.end()
-    if text.startswith("[?", position):
-        raise PathError("filters are not supported", position)
+    if text.startswith("[?(", position):
+        return _filter(text, position, key)
     raise PathError("expected an index, a slice, '*' or a quoted key", position)
+
+
+def _filter(text: str, position: int, key: Callable[[str], Any]) -> tuple[Any, int]:
+    templates: list[Any] = []
+
+    def noted(inner: str) -> Any:
+        made = key(inner)
+        if not isinstance(made, str):
+            templates.append(made)
+        return made
+
+    parser = Parser(text, position + 3, lambda below: parse_path(below, noted)[1], noted)
+    try:
+        test, end = parser.parse()
+    except FilterError as error:
+        raise PathError(str(error), error.position) from None
+    return Filter(test, tuple(templates)), end
 
 
 def _slice(match: re.Match[str]) -> slice:
@@ -121,10 +152,13 @@ def _dotted(text: str, position: int) -> tuple[Any, int]:
     return name, end
 
 
-def walk(value: Any, path: Path, key: Callable[[Any], Any]) -> Any:
-    """The value at a path; whatever is missing on the way gives null, or leaves a list shorter."""
+def walk(value: Any, path: Path, key: Callable[[Any], Any], start: int = 0) -> Any:
+    """The value at a path; whatever is missing on the way gives null, or leaves a list shorter.
+
+    A definite path may be walked from the step `start`, when those before it are done.
+    """
     if path.definite:
-        for step in path.steps:
+        for step in path.steps[start:] if start else path.steps:
             if value is None:
                 return None
             value = _one(value, step, key)
@@ -132,7 +166,7 @@ def walk(value: Any, path: Path, key: Callable[[Any], Any]) -> Any:
     found = [value]
     for position, step in enumerate(path.steps):
         if isinstance(step, Function):
-            rest = found if any(isinstance(s, (Wildcard, Descend, slice)) for s in path.steps[:position]) else found[0]
+            rest = found if any(isinstance(s, MANY) for s in path.steps[:position]) else found[0]
             return _FUNCTIONS[step.name](rest)
         found = [inner for outer in found for inner in _many(outer, step, key)]
     return found
@@ -157,15 +191,23 @@ def _one(value: Any, step: Any, key: Callable[[Any], Any]) -> Any:
 
 def _many(value: Any, step: Any, key: Callable[[Any], Any]) -> Iterator[Any]:
     if isinstance(step, Wildcard):
-        yield from value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        yield from _items(value)
     elif isinstance(step, slice):
         yield from value[step] if isinstance(value, list) else ()
     elif isinstance(step, Descend):
         yield from _descend(value, step.name)
+    elif isinstance(step, Filter):
+        yield from (item for item in _items(value) if step.test.holds(item, key, walk))
     else:
         found = _one(value, step, key)
         if found is not None:
             yield found
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _descend(value: Any, name: str) -> Iterator[Any]:

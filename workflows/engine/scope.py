@@ -33,6 +33,21 @@ class NodeScope:
         return row.document(self.pass_.state.workflow.id) if row else None
 
 
+    def field(self, name: str, field: str) -> Any:
+        """One field of a root; the common ones without building the document."""
+        if name == "workflow":
+            run = self.pass_.state.workflow
+            if field == "input":
+                return run.input
+            return self.pass_.variables if field == "variables" else self.pass_.workflow_document().get(field)
+        row = self.pass_.book.find(name, self.node, self.iteration) if name != "CPEWF_TASK_ID" else None
+        if row is None:
+            return None
+        if field == "output":
+            return row.output
+        return row.input if field == "input" else row.document(self.pass_.state.workflow.id).get(field)
+
+
 def workflow_document(
     run: WorkflowView, variables: dict[str, Any], env: dict[str, Any], blueprint: Blueprint
 ) -> dict[str, Any]:

@@ -48,14 +48,23 @@ class DefinitionManager(VerbManager):
     """Workflow definitions by (namespace, name, version)."""
 
     @requires_transaction
-    def upsert(self, namespace: str, name: str, version: int, definition: dict[str, Any], created_by: str | None) -> None:
+    def upsert(
+        self, namespace: str, name: str, version: int, definition: dict[str, Any], created_by: str | None
+    ) -> None:
         """Register or replace a version; running runs keep their revision."""
         _SQL.upsert.execute(
-            id=new_id(), namespace=namespace, name=name, version=version, definition=json.dumps(definition), created_by=created_by
+            id=new_id(),
+            namespace=namespace,
+            name=name,
+            version=version,
+            definition=json.dumps(definition),
+            created_by=created_by,
         )
 
     @requires_transaction
-    def insert(self, namespace: str, name: str, version: int, definition: dict[str, Any], created_by: str | None) -> bool:
+    def insert(
+        self, namespace: str, name: str, version: int, definition: dict[str, Any], created_by: str | None
+    ) -> bool:
         """Register a version; False when it exists."""
         return (
             _SQL.insert.execute(
@@ -117,7 +126,10 @@ class RevisionManager(VerbManager):
         """Store a revision; two of the same content are harmless."""
         revision_id = new_id()
         _REVISION_SQL.insert.execute(
-            id=revision_id, digest=digest, definition=json.dumps(definition), task_definitions=json.dumps(task_definitions)
+            id=revision_id,
+            digest=digest,
+            definition=json.dumps(definition),
+            task_definitions=json.dumps(task_definitions),
         )
         return revision_id
 

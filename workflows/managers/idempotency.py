@@ -30,7 +30,12 @@ class IdempotencyManager(VerbManager):
         """Reserve a key for a run, waiting for a live winner; False when it is somebody else's. [INV-6b]"""
         return bool(
             _SQL.claim.rows(
-                id=new_id(), namespace=namespace, scope=scope, key=key, workflow_id=workflow_id, request_hash=request_hash
+                id=new_id(),
+                namespace=namespace,
+                scope=scope,
+                key=key,
+                workflow_id=workflow_id,
+                request_hash=request_hash,
             )
         )
 
@@ -40,11 +45,18 @@ class IdempotencyManager(VerbManager):
         return KeyOwner(*row) if row else None
 
     @requires_transaction
-    def take_over(self, namespace: str, scope: str, key: str, workflow_id: UUID, request_hash: str, owner: UUID) -> bool:
+    def take_over(
+        self, namespace: str, scope: str, key: str, workflow_id: UUID, request_hash: str, owner: UUID
+    ) -> bool:
         """Take a key from the finished owner that was seen. [INV-6b]"""
         return bool(
             _SQL.take_over.rows(
-                namespace=namespace, scope=scope, key=key, workflow_id=workflow_id, request_hash=request_hash, owner=owner
+                namespace=namespace,
+                scope=scope,
+                key=key,
+                workflow_id=workflow_id,
+                request_hash=request_hash,
+                owner=owner,
             )
         )
 

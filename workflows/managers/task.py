@@ -140,6 +140,14 @@ def _view(row: tuple[Any, ...]) -> tuple[UUID, TaskView]:
     return workflow_id, view
 
 
+def _outline(row: tuple[Any, ...]) -> OutlineTask:
+    id, ref, iteration, attempt, type, status, ended, consumed, child, dynamic, state, joins = row
+    return OutlineTask(
+        id, ref, iteration, attempt, type, _STATUS[status], ended, consumed, child, dynamic, json.loads(state),
+        json.loads(joins),
+    )  # fmt: skip
+
+
 class TaskManager(VerbManager):
     """Attempts of tasks. Lock order: level 6, after queue rows."""
 
@@ -234,10 +242,7 @@ class TaskManager(VerbManager):
 
     def outline(self, workflow_id: UUID) -> list[OutlineTask]:
         """Every task of a run, without payloads, in the order they were made."""
-        return [
-            OutlineTask(*row[:5], _STATUS[row[5]], *row[6:10], json.loads(row[10]), json.loads(row[11]))
-            for row in _SQL.outline.rows(workflow_id=workflow_id)
-        ]
+        return [_outline(row) for row in _SQL.outline.rows(workflow_id=workflow_id)]
 
     def read_tasks(self, workflow_id: UUID, ids: Iterable[UUID]) -> list[TaskView]:
         """Named tasks of a run."""

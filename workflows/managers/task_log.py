@@ -20,7 +20,9 @@ class TaskLogManager(VerbManager):
     @requires_transaction
     def append(self, lines: Sequence[tuple[UUID, UUID, str, datetime | None]]) -> None:
         """Append (run, task, line, time) rows."""
-        rows = [{"id": new_id(), "workflow_id": w, "task_id": t, "log": log, "created_at": at} for w, t, log, at in lines]
+        rows = [
+            {"id": new_id(), "workflow_id": w, "task_id": t, "log": log, "created_at": at} for w, t, log, at in lines
+        ]
         _SQL.append.execute(rows=json.dumps(rows))
 
     def read(self, task_id: UUID) -> list[tuple[str, datetime]]:

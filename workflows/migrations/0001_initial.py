@@ -1,14 +1,13 @@
 """Tables of runs come from SQL (partitions, storage); the state keeps Django aware of them."""
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import orchestrator.db.ids
 from django.db import migrations, models
 
+import orchestrator.db.ids
 from workflows.partitions import ensure_partitions
-
 
 TABLES = (Path(__file__).parent / "sql" / "tables.sql").read_text()
 DROP = "DROP TABLE workflows_execution, workflows_task, workflows_historyevent, workflows_tasklog, workflows_decidequeue, workflows_timer CASCADE"
@@ -16,7 +15,7 @@ DROP = "DROP TABLE workflows_execution, workflows_task, workflows_historyevent, 
 
 def make_partitions(apps: Any, schema_editor: Any) -> None:
     with schema_editor.connection.cursor() as cursor:
-        ensure_partitions(cursor, datetime.now(timezone.utc))
+        ensure_partitions(cursor, datetime.now(UTC))
 
 
 class Migration(migrations.Migration):

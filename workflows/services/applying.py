@@ -53,7 +53,9 @@ def apply_decisions(decided: Sequence[Decided]) -> set[UUID]:
             elif isinstance(command, UpdateTask):
                 _sort_update(run.id, command, command.id in already, ended, restated, updated)
             elif isinstance(command, Alert):
-                alerts.append(NewEvent(run.id, "task.alert", {"kind": command.kind, "message": command.message}, ref=command.ref))
+                alerts.append(
+                    NewEvent(run.id, "task.alert", {"kind": command.kind, "message": command.message}, ref=command.ref)
+                )
             elif isinstance(command, EndRun):
                 finished.append(_finish(run, decision, command))
         if decision.stuck:
@@ -89,7 +91,15 @@ def _sort_update(
         restated.append((workflow_id, command.id, status))
     elif status.terminal:
         ended.append(
-            TaskEnd(command.id, workflow_id, status, command.output, command.reason, consumed=command.consumed, state=command.state)
+            TaskEnd(
+                command.id,
+                workflow_id,
+                status,
+                command.output,
+                command.reason,
+                consumed=command.consumed,
+                state=command.state,
+            )
         )
     else:
         updated.append({"workflow_id": workflow_id, "id": command.id, "state": command.state, "output": command.output})

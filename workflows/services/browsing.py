@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +24,7 @@ SCAN = 20_000
 """Runs looked at for one page when no index serves the condition."""
 PREVIEW = 2_000
 """Characters of a payload shown in a list of tasks."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,7 @@ class RunList:
 
 def list_runs(namespace: str, *, query: str = "", status: str = "", after: Cursor | None = None) -> RunList:
     """Runs, newest first: by id, correlation id, name, or part of a name, and by status."""
-    runs = Execution.objects.filter(namespace=namespace)
-    runs, unindexed = _searched(runs, query.strip())
+    runs, unindexed = _searched(Execution.objects.filter(namespace=namespace), query.strip())
     if status in WorkflowStatus.__members__:
         unindexed &= Q(status=status)
     if after is not None:
@@ -99,7 +98,12 @@ def _floor(runs: QuerySet[Any]) -> Cursor | None:
 def get_run(namespace: str, workflow_id: UUID) -> Execution:
     """A run with its payloads as text in `input_text`, `output_text` and `variables_text`; raises NotFound."""
     texts = {f"{name}_text": JsonbPretty(F(name)) for name in ("input", "output", "variables")}
-    run = Execution.objects.filter(id=workflow_id, namespace=namespace).defer(*_PAYLOADS).annotate(**texts).first()
+    run: Execution | None = (
+        Execution.objects.filter(id=workflow_id, namespace=namespace)
+        .defer(*_PAYLOADS)
+        .annotate(**texts)
+        .first()
+    )
     if run is None:
         raise NotFound(f"There is no run {workflow_id} in namespace {namespace}.")
     return run

@@ -125,5 +125,7 @@ def _typed(task: dict[str, Any]) -> dict[str, Any]:
     if copy.get("forkTasks"):
         copy["forkTasks"] = [[_typed(child) for child in branch] for branch in copy["forkTasks"]]
     if copy.get("decisionCases"):
-        copy["decisionCases"] = {case: [_typed(child) for child in block] for case, block in copy["decisionCases"].items()}
+        copy["decisionCases"] = {
+            case: [_typed(child) for child in block] for case, block in copy["decisionCases"].items()
+        }
     return copy

@@ -56,6 +56,15 @@ def evaluate_now(ids: Sequence[UUID]) -> int:
     return _guarded(lambda: DecideQueue.sql.claim_these(ids))
 
 
+def evaluate_eagerly(ids: Sequence[UUID]) -> None:
+    """Evaluate runs right after the commit that woke them, so that a client sees what follows; the decide queue is
+    the guarantee, so an error here is only logged."""
+    try:
+        evaluate_now(ids)
+    except Exception:
+        log.exception("eager_evaluation_failed", workflow_ids=[str(found) for found in ids])
+
+
 def report_next_batch() -> int:
     """Round 2: end runs that have a parent, for the whole group with the parents' gates held first. [INV-12]"""
     waiting = DecideQueue.sql.peek_reports(batch=conf().DECIDE_BATCH)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import structlog
 from django.db import OperationalError
@@ -19,7 +19,7 @@ def roll_partitions() -> int:
     try:
         with transaction(), engine_connection().cursor() as cursor:
             cursor.execute("SET LOCAL lock_timeout = '50ms'")
-            made = ensure_partitions(cursor, datetime.now(timezone.utc))
+            made = ensure_partitions(cursor, datetime.now(UTC))
     except OperationalError as error:
         log.warning("partitions_put_off", error=str(error).strip())
         return 0

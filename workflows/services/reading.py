@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -144,7 +144,7 @@ def _value(kind: str, name: str, text: str) -> Any:
     bare = _bare(text)
     try:
         if kind == "DateTimeField":
-            return datetime.fromtimestamp(int(bare) / 1000, tz=timezone.utc)
+            return datetime.fromtimestamp(int(bare) / 1000, tz=UTC)
         if kind in ("IntegerField", "SmallIntegerField"):
             return int(bare)
         if kind == "UUIDField":

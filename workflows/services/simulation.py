@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -41,7 +41,7 @@ class _Simulation:
         self.mocks = mocks
         self.tasks: dict[UUID, TaskView] = {}
         self.end: EndRun | None = None
-        self.now = datetime.now(timezone.utc)
+        self.now = datetime.now(UTC)
         self.view = WorkflowView(
             id=new_id(), namespace=request.namespace, name=blueprint.name, version=request.version or 1,
             status=WorkflowStatus.RUNNING, input={**(blueprint.definition.get("inputTemplate") or {}), **request.input},

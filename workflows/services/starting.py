@@ -112,7 +112,9 @@ def _claim_key(request: StartRequest, workflow_id: UUID, *, wait_bounded: bool) 
             return owner.workflow_id
         running = owner.status is not None and not WorkflowStatus(owner.status).terminal
         if request.idempotency_strategy == "FAIL" or running:
-            raise Conflict(f"A workflow with idempotency key {key} exists: {owner.workflow_id}", workflow_id=owner.workflow_id)
+            raise Conflict(
+                f"A workflow with idempotency key {key} exists: {owner.workflow_id}", workflow_id=owner.workflow_id
+            )
         if IdempotencyKey.sql.take_over(namespace, scope, key, workflow_id, digest, owner.workflow_id):
             return None
     raise StartInProgress(key=key)
@@ -172,5 +174,3 @@ def arm_deadline(namespace: str, workflow_id: UUID, definition: dict[str, Any]) 
     if seconds > 0:
         due = id_time(new_id()) + timedelta(seconds=seconds)
         Timer.sql.insert([NewTimer(namespace, "WORKFLOW", workflow_id, due)])
-
-

@@ -111,7 +111,9 @@ def _end_task(timer: DueTimer, run: LockedExecution) -> None:
     else:
         cause, reason = _REASONS[timer.kind]
         if timer.kind != "RESPONSE" and _policy(run, task) == "ALERT_ONLY":
-            HistoryEvent.sql.append([NewEvent(run.id, "task.alert", {"kind": cause, "message": reason}, task.id, task.ref)])
+            HistoryEvent.sql.append(
+                [NewEvent(run.id, "task.alert", {"kind": cause, "message": reason}, task.id, task.ref)]
+            )
             return
         end = TaskEnd(task.id, run.id, TaskStatus.TIMED_OUT, None, reason, cause)
     end_tasks([end])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django import template
@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 register = template.Library()
+_NONE = "\N{EN DASH}"
 
 _FAMILIES = {
     "COMPLETED": "done",
@@ -32,7 +33,9 @@ _SHAPES = {
     "active": '<circle cx="8" cy="8" r="6.6" fill="none"/><path d="M8 3.6a4.4 4.4 0 0 1 0 8.8z" stroke="none"/>',
     "waiting": '<circle cx="8" cy="8" r="6.6" fill="none"/><path d="M8 4.4V8l2.6 1.6" fill="none"/>',
     "attention": '<path d="M8 1.8 14.8 14H1.2z" fill="none"/><path d="M8 6.4v3.4M8 11.4v.9" fill="none"/>',
-    "failed": '<path d="M5.2 1.2h5.6l4 4v5.6l-4 4H5.2l-4-4V5.2z" fill="none"/><path d="m5.4 5.4 5.2 5.2m0-5.2-5.2 5.2"/>',
+    "failed": (
+        '<path d="M5.2 1.2h5.6l4 4v5.6l-4 4H5.2l-4-4V5.2z" fill="none"/><path d="m5.4 5.4 5.2 5.2m0-5.2-5.2 5.2"/>'
+    ),
     "stopped": '<rect x="2.2" y="2.2" width="11.6" height="11.6" rx="1.5" fill="none"/><path d="M5.5 8h5"/>',
     "unknown": '<circle cx="8" cy="8" r="6.6" fill="none"/>',
 }
@@ -60,8 +63,8 @@ def badge(status: str) -> SafeString:
 def stamp(moment: datetime | None, *, full: bool = False) -> SafeString | str:
     """A moment in UTC; the date and the epoch are one hover away."""
     if moment is None:
-        return "–"
-    utc = moment.astimezone(timezone.utc)
+        return _NONE
+    utc = moment.astimezone(UTC)
     shown = f"{utc:%Y-%m-%d %H:%M:%S}" if full else f"{utc:%H:%M:%S}.{utc.microsecond // 1000:03d}"
     title = f"{utc:%Y-%m-%d %H:%M:%S}.{utc.microsecond // 1000:03d} UTC · {int(utc.timestamp() * 1000)}"
     return format_html('<time datetime="{}" title="{}">{}</time>', utc.isoformat(), title, shown)
@@ -72,7 +75,7 @@ def duration(start: datetime | None, end: datetime | None, now: datetime | None 
     """Time between two moments (to `now` while it lasts), never negative."""
     until = end or now
     if start is None or until is None:
-        return "–"
+        return _NONE
     seconds = max((until - start).total_seconds(), 0.0)
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -97,10 +100,12 @@ def bar(run: Any, task: Any, now: datetime) -> SafeString:
     scheduled = at(task.scheduled_at)
     ended = at(task.ended_at or end)
     started = at(task.started_at) if task.started_at else ended
+    worked = max(ended - started, 4) if task.started_at else 0
     return format_html(
         '<svg class="bar {}" viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true">'
-        '<rect class="wait" x="{}" y="5" width="{}" height="2"/><rect x="{}" y="1" width="{}" height="10" rx="2"/></svg>',
-        family(task.status), scheduled, max(started - scheduled, 0), started, max(ended - started, 4) if task.started_at else 0,
+        '<rect class="wait" x="{}" y="5" width="{}" height="2"/>'
+        '<rect x="{}" y="1" width="{}" height="10" rx="2"/></svg>',
+        family(task.status), scheduled, max(started - scheduled, 0), started, worked,
     )  # fmt: skip
 
 
@@ -109,11 +114,14 @@ def summary(data: Any) -> str:
     """An event's data on one line; the live rows are written the same way by history.js."""
     if not isinstance(data, dict):
         return ""
-    shown = [(key, value) for key, value in data.items() if value not in (None, "", [], {})]
-    return " · ".join(f"{key}: {_text(value)}" for key, value in shown)
+    shown = [(key, value) for key, value in data.items() if value is False or value not in (None, "", [], {})]
+    return " · ".join(f"{key}: {_text(key, value)}" for key, value in shown if (key, value) != ("attempt", 0))
 
 
-def _text(value: Any) -> str:
+def _text(key: str, value: Any) -> str:
+    # People count attempts from one.
+    if key == "attempt" and isinstance(value, int):
+        return str(value + 1)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
