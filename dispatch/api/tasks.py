@@ -48,10 +48,11 @@ def task_report(given: Any) -> TaskReport:
     """Conductor's TaskResult; raises Invalid for wrong types, NotFound for an id that is not one of ours."""
     if not isinstance(given, dict):
         raise Invalid(problems=[("body", f"expected an object, got {type(given).__name__}")])
-    problems = []
-    for name in ("taskId", "workflowInstanceId"):
-        if not isinstance(given.get(name), str) or not given[name]:
-            problems.append((name, f"expected an id, got {given.get(name)!r}"))
+    problems = [
+        (name, f"expected an id, got {given.get(name)!r}")
+        for name in ("taskId", "workflowInstanceId")
+        if not isinstance(given.get(name), str) or not given[name]
+    ]
     if given.get("status") not in STATUSES:
         problems.append(("status", f"expected one of {', '.join(STATUSES)}, got {given.get('status')!r}"))
     output = given.get("outputData")

@@ -48,7 +48,8 @@ class JqProcess:
 
     def _exchange(self, message: bytes, seconds: float) -> dict[str, Any]:
         child = self._started()
-        assert child.stdin is not None and child.stdout is not None
+        assert child.stdin is not None
+        assert child.stdout is not None
         child.stdin.write(_HEAD.pack(len(message)) + message)
         child.stdin.flush()
         ready, _, _ = select.select([child.stdout], [], [], seconds)

@@ -77,7 +77,7 @@ def _settle(events: Sequence[ClaimedEvent], failures: dict[UUID, str]) -> None:
 
 def backoff_seconds(attempts: int) -> float:
     """min(2^attempts, 300) seconds, up to a fifth more or less."""
-    return float(min(2 ** min(attempts, 10), 300)) * random.uniform(0.8, 1.2)
+    return float(min(2 ** min(attempts, 10), 300)) * random.uniform(0.8, 1.2)  # noqa: S311
 
 
 def replay(ids: Sequence[UUID] | None = None, *, actor: str = "system") -> int:

@@ -25,14 +25,14 @@ def numbered(text: str) -> str:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("app, file, statement", STATEMENTS, ids=[s.name for _, _, s in STATEMENTS])
+@pytest.mark.parametrize(("app", "file", "statement"), STATEMENTS, ids=[s.name for _, _, s in STATEMENTS])
 def test_statement_is_valid_against_the_schema(app: str, file: str, statement: Statement) -> None:
     with connection.cursor() as cursor:
         cursor.execute("PREPARE checked AS " + numbered(statement.text))
         cursor.execute("DEALLOCATE checked")
 
 
-@pytest.mark.parametrize("app, file", FILES, ids=[f"{a}/{f}" for a, f in FILES])
+@pytest.mark.parametrize(("app", "file"), FILES, ids=[f"{a}/{f}" for a, f in FILES])
 def test_each_statement_has_one_verb_of_its_name(app: str, file: str) -> None:
     used: list[str] = []
     for path in (ROOT / app).rglob("*.py"):
@@ -64,7 +64,7 @@ def verbs(tree: ast.AST, variables: set[str]) -> list[str]:
     return sorted(set(found))
 
 
-@pytest.mark.parametrize("app, file", FILES, ids=[f"{a}/{f}" for a, f in FILES])
+@pytest.mark.parametrize(("app", "file"), FILES, ids=[f"{a}/{f}" for a, f in FILES])
 def test_lock_levels_are_named(app: str, file: str) -> None:
     text = (ROOT / app / "sql" / file).read_text()
     assert text.startswith("-- "), "the file opens with a paragraph on its tables, verbs and lock order"
