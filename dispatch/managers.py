@@ -81,7 +81,9 @@ class TaskQueueManager(VerbManager):
         return [(row[0], row[1]) for row in rows]
 
     @requires_transaction
-    def defer(self, leases: Sequence[tuple[UUID, UUID, float]]) -> list[tuple[UUID, UUID]]:
+    def defer(  # type: ignore[override]
+        self, leases: Sequence[tuple[UUID, UUID, float]]
+    ) -> list[tuple[UUID, UUID]]:
         """Put (task, token, delay seconds) back; returns (task, run) of those the caller held. [INV-7a]"""
         rows = _SQL.defer.rows(
             ids=[x[0] for x in leases], tokens=[x[1] for x in leases], delays=[float(x[2]) for x in leases]

@@ -53,7 +53,7 @@ class TaskFunction:
 
     def call(self, started: StartedTask) -> Any:
         result = self.run(started) if self.whole else self.run(**(started.input or {}))
-        return asyncio.run(result) if inspect.isawaitable(result) else result
+        return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
 REGISTRY: dict[str, TaskFunction] = {}
@@ -78,7 +78,11 @@ def task(name: str, *, domain: str | None = None) -> Callable[[Callable[..., Any
 
 def run_task(started: StartedTask, call: Callable[[StartedTask], Any]) -> TaskReport:
     """Run a task and say how it ended; whatever it raises becomes a report."""
-    common = {"task_id": started.id, "workflow_id": started.workflow_id, "lease_token": started.lease_token}
+    common: dict[str, Any] = {
+        "task_id": started.id,
+        "workflow_id": started.workflow_id,
+        "lease_token": started.lease_token,
+    }
     try:
         result = call(started)
     except InProgress as progress:

@@ -58,7 +58,7 @@ def import_names(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 @register(Tags.database)
-def server(app_configs: Any, databases: list[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+def server(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """READ COMMITTED and a recent server: the claim interlock needs both."""
     alias = conf().DATABASE
     if not databases or alias not in databases:
@@ -74,9 +74,10 @@ def server(app_configs: Any, databases: list[str] | None = None, **kwargs: Any) 
     option = settings.DATABASES[alias].get("OPTIONS", {})
     if level != "read committed" or option.get("isolation_level") not in (None, 2):
         found.append(Error(f"Transactions run at {level!r}; INV-2 holds only in READ COMMITTED.", id="ostinato.E005"))
-    if connection.pg_version < 140000:
+    version = connection.connection.info.server_version
+    if version < 140000:
         found.append(
-            Error(f"PostgreSQL {connection.pg_version // 10000} is too old; 14 is the least.", id="ostinato.E006")
+            Error(f"PostgreSQL {version // 10000} is too old; 14 is the least.", id="ostinato.E006")
         )
     pooled = connection.connection.info.backend_pid != backend
     if pooled and option.get("prepare_threshold") is not None:

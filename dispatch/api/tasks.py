@@ -85,11 +85,12 @@ def task_report(given: Any) -> TaskReport:
 
 
 def _logs(given: Any) -> list[tuple[str, datetime | None]]:
-    found = []
-    for entry in (given or [])[:MOST_LOGS] if isinstance(given, list) else []:
-        if isinstance(entry, dict) and entry.get("log") is not None:
-            found.append((str(entry["log"]), _moment(entry.get("createdTime"))))
-    return found
+    entries = given[:MOST_LOGS] if isinstance(given, list) else []
+    return [
+        (str(entry["log"]), _moment(entry.get("createdTime")))
+        for entry in entries
+        if isinstance(entry, dict) and entry.get("log") is not None
+    ]
 
 
 def _moment(value: Any) -> datetime | None:

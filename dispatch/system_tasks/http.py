@@ -58,25 +58,27 @@ async def _request(uri: str, method: str, request: dict[str, Any]) -> dict[str, 
         total=connect + _seconds(request.get("readTimeOut"), 3.0), sock_connect=connect
     )
     connector = aiohttp.TCPConnector(socket_factory=_guarded_socket)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False) as session:
-        async with session.request(
+    async with (
+        aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False) as session,
+        session.request(
             method, uri, headers=_headers(request), data=_body(request), max_redirects=_MOST_REDIRECTS
-        ) as response:
-            raw = await response.content.read(_MOST_BYTES + 1)
-            while len(raw) <= _MOST_BYTES and not response.content.at_eof():
-                raw += await response.content.read(_MOST_BYTES + 1 - len(raw))
-            if len(raw) > _MOST_BYTES:
-                raise ValueError(f"the response is larger than {_MOST_BYTES} bytes")
-            headers: dict[str, list[str]] = {}
-            for name, value in response.headers.items():
-                headers.setdefault(name, []).append(value)
-            text = raw.decode(response.charset or "utf-8", "replace").replace("\x00", "\ufffd")
-            return {
-                "statusCode": response.status,
-                "reasonPhrase": response.reason or "",
-                "headers": headers,
-                "body": _parsed(text),
-            }
+        ) as response,
+    ):
+        raw = await response.content.read(_MOST_BYTES + 1)
+        while len(raw) <= _MOST_BYTES and not response.content.at_eof():
+            raw += await response.content.read(_MOST_BYTES + 1 - len(raw))
+        if len(raw) > _MOST_BYTES:
+            raise ValueError(f"the response is larger than {_MOST_BYTES} bytes")
+        headers: dict[str, list[str]] = {}
+        for name, value in response.headers.items():
+            headers.setdefault(name, []).append(value)
+        text = raw.decode(response.charset or "utf-8", "replace").replace("\x00", "\ufffd")
+        return {
+            "statusCode": response.status,
+            "reasonPhrase": response.reason or "",
+            "headers": headers,
+            "body": _parsed(text),
+        }
 
 
 def _guarded_socket(address: tuple[Any, ...]) -> socket.socket:

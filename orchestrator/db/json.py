@@ -63,3 +63,10 @@ def loads(data: bytes | str | None) -> Any:
     if _BIG_INTEGER.search(text):
         return json.loads(text)
     return orjson.loads(text)
+
+
+def decode(row: tuple[Any, ...], first: int, end: int) -> list[Any]:
+    """A row whose columns from `first` up to `end` are jsonb, decoded."""
+    values = list(row)
+    values[first:end] = map(loads, row[first:end])
+    return values

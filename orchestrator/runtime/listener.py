@@ -76,9 +76,7 @@ class Fanout:
 
     def _ring(self, payload: str) -> None:
         with self._lock:
-            if payload:
-                rung = list(self._bells.get(payload, ()))
-            else:
-                rung = [bell for bells in self._bells.values() for bell in bells]
+            waiting = [self._bells.get(payload, ())] if payload else list(self._bells.values())
+            rung = [bell for bells in waiting for bell in bells]
         for bell in rung:
             bell.ring()

@@ -132,7 +132,7 @@ class Status(View):
     @extend_schema(operation_id="get_workflow_status", responses=OBJECT_ANSWER)
     def get(self, request: Request, workflow_id: str) -> Response:
         run = reading.get_run(self.who.namespace, parse_uuid(workflow_id), workflow_id)
-        found = {"workflowId": str(run.id), "status": run.status}
+        found: dict[str, Any] = {"workflowId": str(run.id), "status": run.status}
         if run.correlation_id is not None:
             found["correlationId"] = run.correlation_id
         if flag(request, "includeOutput"):

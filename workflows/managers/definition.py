@@ -98,7 +98,9 @@ class TaskDefinitionManager(VerbManager):
         _TASK_SQL.upsert.execute(id=new_id(), namespace=namespace, name=name, definition=json.dumps(definition))
 
     @requires_transaction
-    def update(self, namespace: str, name: str, definition: dict[str, Any]) -> bool:
+    def update(  # type: ignore[override]
+        self, namespace: str, name: str, definition: dict[str, Any]
+    ) -> bool:
         """Replace a task definition; False when there is none of that name."""
         return _TASK_SQL.update.execute(namespace=namespace, name=name, definition=json.dumps(definition)) == 1
 

@@ -104,11 +104,7 @@ class ExecutionManager(VerbManager):
     @requires_transaction
     def lock(self, ids: Iterable[UUID]) -> list[LockedExecution]:
         """Lock runs in id order. [INV-4, INV-12]"""
-        load = json.loads
-        return [
-            LockedExecution(*row[:8], load(row[8]), load(row[9]), load(row[10]), load(row[11]), *row[12:])
-            for row in _SQL.lock.rows(ids=sorted(ids))
-        ]
+        return [LockedExecution(*json.decode(row, 8, 12)) for row in _SQL.lock.rows(ids=sorted(ids))]
 
     @requires_transaction
     def progress(self, rows: Sequence[Progress]) -> None:

@@ -41,7 +41,7 @@ class Found:
 
 def get_run(namespace: str, workflow_id: UUID | None, shown: str = "") -> Execution:
     """A run; raises NotFound, for another namespace's as well."""
-    run = None if workflow_id is None else Execution.objects.filter(id=workflow_id, namespace=namespace).first()
+    run: Execution | None = None if workflow_id is None else Execution.objects.filter(id=workflow_id, namespace=namespace).first()
     if run is None:
         raise NotFound(f"No such workflow found by id: {shown or workflow_id}", workflow_id=str(workflow_id))
     return run
@@ -54,7 +54,7 @@ def get_tasks(run: Execution) -> list[Task]:
 
 def get_task(namespace: str, task_id: UUID | None, shown: str = "") -> Task:
     """A task; raises NotFound."""
-    task = None if task_id is None else Task.objects.filter(id=task_id, namespace=namespace).first()
+    task: Task | None = None if task_id is None else Task.objects.filter(id=task_id, namespace=namespace).first()
     if task is None:
         raise NotFound(f"Task not found for taskId: {shown or task_id}", task_id=str(task_id))
     return task
