@@ -52,7 +52,9 @@ def ensure_partitions(cursor: Any, now: datetime) -> list[str]:
             if cursor.fetchone()[0] is not None:
                 continue
             cursor.execute(f"CREATE TABLE {partition} (LIKE {table} INCLUDING DEFAULTS) WITH ({STORAGE})")
-            bounds = "DEFAULT" if start is None or end is None else f"FOR VALUES FROM ('{id_floor(start)}') TO ('{id_floor(end)}')"
+            bounds = "DEFAULT"
+            if start is not None and end is not None:
+                bounds = f"FOR VALUES FROM ('{id_floor(start)}') TO ('{id_floor(end)}')"
             cursor.execute(f"ALTER TABLE {table} ATTACH PARTITION {partition} {bounds}")
             made.append(partition)
     return made

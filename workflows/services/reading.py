@@ -41,7 +41,9 @@ class Found:
 
 def get_run(namespace: str, workflow_id: UUID | None, shown: str = "") -> Execution:
     """A run; raises NotFound, for another namespace's as well."""
-    run: Execution | None = None if workflow_id is None else Execution.objects.filter(id=workflow_id, namespace=namespace).first()
+    run: Execution | None = (
+        None if workflow_id is None else Execution.objects.filter(id=workflow_id, namespace=namespace).first()
+    )
     if run is None:
         raise NotFound(f"No such workflow found by id: {shown or workflow_id}", workflow_id=str(workflow_id))
     return run
