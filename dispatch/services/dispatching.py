@@ -132,8 +132,12 @@ def report(reports: Sequence[TaskReport], *, strict: bool) -> list[ReportOutcome
         _defer(todo)
         _renew(todo)
         _log([(r, found[r.task_id]) for r in reports])
-        if todo.refused:
-            _keep_refusals(todo, gated=any(_ends(r) for r in reports))
+        if any(_ends(r) for r in reports):
+            _keep_refusals(todo)
+    if todo.refused and not any(_ends(r) for r in reports):
+        with transaction():  # a gate may not be waited for behind the queue rows of the first one (INV-12)
+            DecideQueue.sql.enqueue(task.workflow_id for _, task, _ in todo.refused)
+            _keep_refusals(todo)
     refused = {r.task_id: reason for r, _, reason in todo.refused}
     if strict and refused:
         raise LeaseLost(task_id=next(iter(refused)), refused=refused)
@@ -268,10 +272,8 @@ def _log(reports: Sequence[tuple[TaskReport, FoundTask]]) -> None:
         TaskLog.sql.append(lines)
 
 
-def _keep_refusals(todo: _Sorted, *, gated: bool) -> None:
+def _keep_refusals(todo: _Sorted) -> None:
     """People look for late results: they stay in the history, under the run's gate."""
-    if not gated:
-        DecideQueue.sql.enqueue(task.workflow_id for _, task, _ in todo.refused)
     HistoryEvent.sql.append(
         [
             NewEvent(

@@ -108,7 +108,7 @@ def load(app: str, file: str) -> Statements:
     for name, body in zip(parts[1::2], parts[2::2], strict=True):
         if name in found:
             raise ProgrammingError(f"{app}/sql/{file}: statement {name!r} is defined twice")
-        found[name] = Statement(f"{app}.{name}", body.strip().rstrip(";"))
+        found[name] = Statement(f"{app}.{file.removesuffix('.sql')}.{name}", body.strip().rstrip(";"))
     return Statements(f"{app}/sql/{file}", found)
 
 
