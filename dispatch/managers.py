@@ -122,10 +122,9 @@ class TaskQueueManager(VerbManager):
         """Lock a task's queue row, so that its lease stands still; False when it has none."""
         return bool(_SQL.hold.rows(id=task_id))
 
-    def holder(self, task_id: UUID) -> tuple[UUID | None, str | None] | None:
-        """(token, worker) of a queued task."""
-        row = _SQL.holder.row(id=task_id)
-        return (row[0], row[1]) if row else None
+    def holders(self, ids: Iterable[UUID]) -> dict[UUID, tuple[UUID | None, str | None]]:
+        """(token, worker) of queued tasks."""
+        return {row[0]: (row[1], row[2]) for row in _SQL.holders.rows(ids=list(ids))}
 
     @requires_transaction
     def make_visible(self, workflow_id: UUID) -> int:

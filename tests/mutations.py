@@ -114,10 +114,9 @@ MUTATIONS = [
         TRANSITIONS + "test_a_finished_task_stays_finished",
     ),
     Mutation(
-        "INV-8", "workflows/sql/task.sql",
-        "AND ended_at IS NOT NULL AND NOT consumed\n\n-- name: read_refs",
-        "AND ended_at IS NOT NULL AND NOT consumed\n   AND ended_at >= (SELECT updated_at FROM workflows_execution e WHERE e.id = workflow_id)\n\n-- name: read_refs",
-        "tests/races/test_lost_wakeup.py::test_a_completion_begun_before_a_pass_and_committed_after_it_is_not_hidden",
+        "INV-8", "workflows/services/applying.py",
+        "    if consumed:\n", "    if not consumed:\n",
+        "tests/races/test_lost_wakeup.py::test_a_pass_that_rolls_back_consumes_nothing",
     ),
     Mutation(
         "INV-9", "dispatch/services/dispatching.py",

@@ -122,7 +122,7 @@ def report(reports: Sequence[TaskReport], *, strict: bool) -> list[ReportOutcome
 
     A late result changes no state and is kept in the history; with `strict` it raises LeaseLost.
     """
-    found = {r.task_id: _find(r) for r in reports}
+    found = _find(reports)
     runs = {task.workflow_id for task in found.values()}
     with transaction():
         if any(_ends(r) for r in reports):
@@ -144,10 +144,12 @@ def report(reports: Sequence[TaskReport], *, strict: bool) -> list[ReportOutcome
     return [ReportOutcome(r.task_id, r.task_id not in refused, refused.get(r.task_id)) for r in reports]
 
 
-def _find(report_: TaskReport) -> FoundTask:
-    found = Task.sql.find(report_.task_id)
-    if found is None or (report_.workflow_id is not None and found.workflow_id != report_.workflow_id):
-        raise NotFound(f"Task not found for taskId: {report_.task_id}", task_id=report_.task_id)
+def _find(reports: Sequence[TaskReport]) -> dict[UUID, FoundTask]:
+    found = Task.sql.find(r.task_id for r in reports)
+    for r in reports:
+        task = found.get(r.task_id)
+        if task is None or (r.workflow_id is not None and task.workflow_id != r.workflow_id):
+            raise NotFound(f"Task not found for taskId: {r.task_id}", task_id=r.task_id)
     return found
 
 
@@ -158,9 +160,10 @@ def _ends(report_: TaskReport) -> bool:
 def _sort(reports: Sequence[TaskReport], found: dict[UUID, FoundTask]) -> _Sorted:
     """Choose the fence of each report: its token, or the present holder's if the worker is the same."""
     todo = _Sorted()
+    holders = QueuedTask.sql.holders(r.task_id for r in reports)
     for r in reports:
         task = found[r.task_id]
-        holder = QueuedTask.sql.holder(r.task_id)
+        holder = holders.get(r.task_id)
         token = r.lease_token or (holder[0] if holder else None)
         stranger = (
             holder is not None and r.lease_token is None and r.worker_id and holder[1] and r.worker_id != holder[1]
@@ -258,7 +261,7 @@ def release_tasks(leases: Sequence[tuple[UUID, UUID]]) -> None:
 def append_logs(task_id: UUID, lines: Sequence[str], *, lease_token: UUID | None = None) -> None:
     """Append log lines to a task; with a token, only while it is the current lease's. Raises NotFound, LeaseLost."""
     with transaction():
-        found = Task.sql.find(task_id)
+        found = Task.sql.find([task_id]).get(task_id)
         if found is None:
             raise NotFound(f"Task not found for taskId: {task_id}", task_id=task_id)
         if lease_token is not None and found.lease_token != lease_token:

@@ -115,9 +115,9 @@ SELECT id FROM dispatch_queuedtask
 -- under way may be postponing it.
 SELECT id FROM dispatch_queuedtask WHERE id = %(id)s FOR UPDATE
 
--- name: holder
--- Who holds a task now: the fence of clients that send no token.
-SELECT lease_token, worker_id FROM dispatch_queuedtask WHERE id = %(id)s
+-- name: holders
+-- Who holds tasks now: the fence of clients that send no token.
+SELECT id, lease_token, worker_id FROM dispatch_queuedtask WHERE id = ANY(%(ids)s::uuid[])
 
 -- name: make_visible
 -- lock: QUEUE

@@ -230,10 +230,9 @@ class TaskManager(VerbManager):
         """Show a heartbeat on (run, task) rows."""
         _SQL.touch.execute(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])
 
-    def find(self, task_id: UUID) -> FoundTask | None:
-        """Where a task is, known by its id alone."""
-        row = _SQL.find.row(id=task_id)
-        return FoundTask(*row) if row else None
+    def find(self, ids: Iterable[UUID]) -> dict[UUID, FoundTask]:
+        """Where tasks are, known by their ids alone."""
+        return {row[0]: FoundTask(*row[1:]) for row in _SQL.find.rows(ids=list(ids))}
 
     def find_open(self, workflow_id: UUID, ref: str | None = None) -> list[OpenTask]:
         """Open tasks of a run, of one ref or all; newest iteration first."""

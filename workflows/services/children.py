@@ -54,5 +54,5 @@ def terminate(namespace: str, payload: dict[str, Any]) -> None:
 
 def _awaited(run: LockedExecution) -> bool:
     """Whether the parent waits for this child (again): then the event is a late delivery from before a retry."""
-    task = Task.sql.find(run.parent_task_id) if run.parent_task_id else None
+    task = Task.sql.find([run.parent_task_id]).get(run.parent_task_id) if run.parent_task_id else None
     return task is not None and not TaskStatus(task.status).terminal

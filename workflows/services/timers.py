@@ -123,7 +123,7 @@ def _end_task(timer: DueTimer, run: LockedExecution) -> None:
 def _applies(timer: DueTimer, task: OpenTask) -> bool:
     """A response deadline belongs to one lease; a poll deadline to a task nobody has taken."""
     if timer.kind == "RESPONSE":
-        found = Task.sql.find(task.id)
+        found = Task.sql.find([task.id]).get(task.id)
         return found is not None and found.lease_token == timer.lease_token
     if timer.kind == "POLL":
         return task.status == TaskStatus.SCHEDULED

@@ -131,8 +131,9 @@ UPDATE workflows_task SET updated_at = now()
  WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND id = ANY(%(ids)s::uuid[]) AND ended_at IS NULL
 
 -- name: find
-SELECT workflow_id, namespace, status, ref, type, queue, lease_token, worker_id, sub_workflow_id
-  FROM workflows_task WHERE id = %(id)s
+-- Tasks known by their ids alone.
+SELECT id, workflow_id, namespace, status, ref, type, queue, lease_token, worker_id, sub_workflow_id
+  FROM workflows_task WHERE id = ANY(%(ids)s::uuid[])
 
 -- name: find_open
 -- Open tasks of a run by ref, newest iteration and attempt first; `ref` may be null for all.

@@ -167,7 +167,7 @@ def _deepest_failed(run: LockedExecution, family: dict[UUID, LockedExecution]) -
 
 def _owner(namespace: str, workflow_id: UUID, task_id: UUID) -> UUID:
     """The run a task belongs to: this one or one below it."""
-    found = Task.sql.find(task_id)
+    found = Task.sql.find([task_id]).get(task_id)
     above = found.workflow_id if found is not None and found.namespace == namespace else None
     for _ in range(_DEEPEST + 1):
         if above is None:
