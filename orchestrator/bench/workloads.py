@@ -49,7 +49,7 @@ def fan_out(runs: int, width: int, batch: int, processes: int = 1) -> Result:
     """W2: one fork of `width` branches and a join."""
     tag = new_id().hex[-8:]
     branches = [[{"name": f"bench_{tag}", "taskReferenceName": f"b{i}", "type": "SIMPLE"}] for i in range(width)]
-    tasks = [
+    tasks: list[dict[str, Any]] = [
         {"name": "f", "taskReferenceName": "f", "type": "FORK_JOIN", "forkTasks": branches},
         {"name": "j", "taskReferenceName": "j", "type": "JOIN", "joinOn": []},
     ]
