@@ -113,10 +113,12 @@ class Worker:
         *,
         threads: int = 8,
         worker_id: str | None = None,
+        on_ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.lease = lease
         self.call = call
         self.threads = threads
+        self.on_ended = on_ended
         self.worker_id = worker_id or f"{socket.gethostname()}-{getpid()}"
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="task")
         self._running: dict[UUID, tuple[StartedTask, Future[TaskReport]]] = {}
@@ -124,8 +126,7 @@ class Worker:
         self._renewed = time.monotonic()
 
     def step(self) -> int:
-        """Report what has ended, lease what there is room for; returns how much it did."""
-        self._bell.clear()
+        """Report what has ended, lease what there is room for; returns how much it did. `on_ended` asks for the next."""
         done = self._report()
         room = self.threads - len(self._running)
         started = self.lease(room, self.worker_id) if room > 0 else []
@@ -133,9 +134,6 @@ class Worker:
             future = self._pool.submit(self._run, one)
             self._running[one.id] = (one, future)
         self._renew()
-        if self._running and not done and not started:
-            self._bell.wait(0.1)
-            return 1
         return done + len(started)
 
     def drain(self) -> None:
@@ -153,6 +151,7 @@ class Worker:
         finally:
             connections.close_all()
             self._bell.set()
+            self.on_ended()
 
     def _report(self) -> int:
         ended = [(one, future) for one, future in self._running.values() if future.done()]

@@ -23,6 +23,7 @@ class AuditEntry(EngineModel):
     sql = AuditManager()
 
     class Meta(EngineModel.Meta):
+        verbose_name_plural = "audit entries"
         indexes = [
             models.Index(models.F("namespace"), models.F("at").desc(), name="orchestrator_audit_recent"),
             models.Index(fields=["target"], name="orchestrator_audit_target"),

@@ -236,6 +236,7 @@ class DecideQueue(EngineModel):
     sql = DecideQueueManager()
 
     class Meta(EngineModel.Meta):
+        verbose_name = "decide request"
         indexes = [
             models.Index(
                 fields=["enqueued_at"],

@@ -22,6 +22,7 @@ class Migration(migrations.Migration):
                 ("at", models.DateTimeField()),
             ],
             options={
+                "verbose_name_plural": "audit entries",
                 "abstract": False,
                 "default_manager_name": "objects",
                 "indexes": [

@@ -54,6 +54,10 @@ class Wakeup:
         with self._lock:
             self._bells.append(ring)
 
+    def ring(self) -> None:
+        """Call every subscriber, as a notification would; for what happens in this process itself."""
+        self._ring("")
+
     def start(self) -> None:
         """Begin to listen; idempotent."""
         with self._lock:

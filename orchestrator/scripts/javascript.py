@@ -1,7 +1,8 @@
 """JavaScript in a sandbox: one realm per thread, frozen intrinsics, limits on time, memory and stack.
 
 Two threads in one context abort the process, so a realm never leaves its thread. The time limit counts the CPU of
-the whole process, so a script that was interrupted early is tried once more before it fails.
+the whole process: it grows with the scripts that run at the time, and one that was interrupted early is tried once more.
+What a script throws becomes text inside the realm: outside, its own `toString` would run without a limit.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import quickjs
@@ -40,20 +43,41 @@ _PRELUDE = """
   const stringify = JSON.stringify, parse = JSON.parse, evaluate = (0, eval), F = Function;
   const out = (value) => {
     if (value && typeof value.then === 'function') throw new TypeError('a script cannot be asynchronous');
-    return stringify(value === undefined ? null : value);
+    const text = stringify(value === undefined ? null : value);
+    if (text === undefined) throw new TypeError(`a ${typeof value} is not a result`);
+    return '=' + text;
   };
-  Object.defineProperty(globalThis, '__run', { value: (source, scope) =>
-    out(new F('$', '__source', 'return eval(__source)')(parse(scope), source)) });
-  Object.defineProperty(globalThis, '__call', { value: (source, scope) =>
-    out(new F('$', source)(parse(scope))) });
+  const guarded = (body) => (source, scope) => {
+    try { return out(body(source, scope)); } catch (error) { return '!' + error; }
+  };
+  const evaluated = (source, scope) => new F('$', '__source', 'return eval(__source)')(parse(scope), source);
+  const called = (source, scope) => new F('$', source)(parse(scope));
+  Object.defineProperty(globalThis, '__run', { value: guarded(evaluated) });
+  Object.defineProperty(globalThis, '__call', { value: guarded(called) });
   Object.preventExtensions(globalThis);
 })()
 """
 _threads = threading.local()
+_lock = threading.Lock()
+_running = 0
 
 
 class ScriptError(ValueError):
     """A script that failed, or ran out of its limits; the text is the reason."""
+
+
+@contextmanager
+def _counted() -> Iterator[int]:
+    """How many scripts run in this process now, this one included."""
+    global _running
+    with _lock:
+        _running += 1
+        running = _running
+    try:
+        yield running
+    finally:
+        with _lock:
+            _running -= 1
 
 
 class _Realm:
@@ -68,11 +92,12 @@ class _Realm:
     def call(self, entry: str, source: str, scope: str) -> str:
         assert self.owner == threading.get_ident(), "a realm was entered by another thread"
         self.uses += 1
-        self.context.set_time_limit(conf().SCRIPT_SECONDS)
-        try:
-            return str(self.context.get(entry)(source, scope))
-        finally:
-            self.context.set_time_limit(-1)
+        with _counted() as running:
+            self.context.set_time_limit(conf().SCRIPT_SECONDS * running)
+            try:
+                return str(self.context.get(entry)(source, scope))
+            finally:
+                self.context.set_time_limit(-1)
 
 
 def evaluate_script(source: str, scope: dict[str, Any]) -> Any:
@@ -87,29 +112,43 @@ def call_script(source: str, scope: dict[str, Any]) -> Any:
 
 def _evaluate(entry: str, source: str, scope: dict[str, Any]) -> Any:
     text = json.dumps(scope, default=str)
-    for attempt in (1, 2):
-        realm = _realm()
+    for last in (False, True):
         started = time.thread_time()
         try:
-            result = realm.call(entry, source, text)
+            answer = _realm().call(entry, source, text)
         except quickjs.JSException as error:
-            message = str(error).strip().splitlines()[0] if str(error).strip() else "the script failed"
-            interrupted = "interrupted" in message or "out of memory" in message or "stack" in message.lower()
-            if interrupted:
-                _threads.realm = None
-            early = time.thread_time() - started < conf().SCRIPT_SECONDS * 0.8
-            if "interrupted" in message and early and attempt == 1:
-                continue
-            if "interrupted" in message:
-                message = f"the script ran longer than {conf().SCRIPT_SECONDS} s"
-            raise ScriptError(message) from None
+            _threads.realm = None
+            message = _first_line(str(error))
+            if "interrupted" not in message:
+                raise ScriptError(message) from None
+            if last or time.thread_time() - started >= conf().SCRIPT_SECONDS * 0.8:
+                break
+            continue
         except Exception as error:
             _threads.realm = None
             raise ScriptError(f"the script failed: {error}") from error
-        if len(result) > _RESULT_BYTES:
-            raise ScriptError(f"the script's result is larger than {_RESULT_BYTES} bytes")
-        return json.loads(result)
-    raise ScriptError("the script was interrupted")
+        return _result(answer)
+    raise ScriptError(f"the script ran longer than {conf().SCRIPT_SECONDS} s")
+
+
+def _result(answer: str) -> Any:
+    """The value after `=`, or the error after `!`; a realm that ran out of memory or stack is not used again."""
+    if answer.startswith("!"):
+        message = _first_line(answer[1:])
+        if "out of memory" in message or "stack" in message.lower():
+            _threads.realm = None
+        raise ScriptError(message)
+    if len(answer) > _RESULT_BYTES:
+        raise ScriptError(f"the script's result is larger than {_RESULT_BYTES} bytes")
+    try:
+        return json.loads(answer[1:])
+    except (ValueError, RecursionError) as error:
+        raise ScriptError(f"the script's result is not JSON: {error}") from None
+
+
+def _first_line(message: str) -> str:
+    lines = message.strip().splitlines()
+    return lines[0][:500] if lines else "the script failed"
 
 
 def _realm() -> _Realm:

@@ -28,7 +28,8 @@ def answer(message):
 
 def main():
     resource.setrlimit(resource.RLIMIT_AS, (512 * 1024 * 1024,) * 2)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+    jq.compile("[.a, 1]").input_value({"a": 0}).all()  # whatever is loaded late is loaded now
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))  # standard streams only: no file can be opened any more
     while True:
         head = sys.stdin.buffer.read(HEAD.size)
         if len(head) < HEAD.size:

@@ -60,6 +60,7 @@ class Migration(migrations.Migration):
                         ("reports_to", models.UUIDField(null=True)),
                     ],
                     options={
+                        "verbose_name": "decide request",
                         "abstract": False,
                         "default_manager_name": "objects",
                         "indexes": [

@@ -22,10 +22,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         queues = sorted(RUNNERS)
+        wakeup = Wakeup(QUEUE)
         worker = Worker(
             lambda room, worker_id: lease_system_tasks(queues, batch=room, worker_id=worker_id),
             run_system_task,
             threads=options["threads"],
+            on_ended=wakeup.ring,
         )
-        run_loops([Loop("system-tasks", worker.step, Wakeup(QUEUE), idle_seconds=options["idle_seconds"])])
+        run_loops([Loop("system-tasks", worker.step, wakeup, idle_seconds=options["idle_seconds"])])
         worker.drain()

@@ -32,11 +32,13 @@ class Command(BaseCommand):
         if not REGISTRY:
             raise CommandError('no function is registered: decorate one with @task("name") from dispatch.worker')
         namespace = options["namespace"] or conf().DEFAULT_NAMESPACE
+        wakeup = Wakeup(QUEUE)
         worker = Worker(
             lambda room, worker_id: lease_registered(namespace, room, worker_id),
             call_registered,
             threads=options["threads"],
             worker_id=options["worker_id"],
+            on_ended=wakeup.ring,
         )
-        run_loops([Loop("worker", worker.step, Wakeup(QUEUE), idle_seconds=options["idle_seconds"])])
+        run_loops([Loop("worker", worker.step, wakeup, idle_seconds=options["idle_seconds"])])
         worker.drain()

@@ -75,7 +75,7 @@ CREATE UNIQUE INDEX workflows_task_identity ON workflows_task (workflow_id, ref,
 CREATE INDEX workflows_task_id ON workflows_task (id);
 CREATE INDEX workflows_task_open ON workflows_task (workflow_id) WHERE ended_at IS NULL;
 -- INV-8: ended and not yet consumed by a pass.
-CREATE INDEX workflows_task_unconsumed ON workflows_task (workflow_id) WHERE ended_at IS NOT NULL AND NOT consumed;
+CREATE INDEX workflows_task_unconsumed ON workflows_task (workflow_id) WHERE NOT consumed AND ended_at IS NOT NULL;
 
 CREATE TABLE workflows_historyevent (
     id uuid NOT NULL,
@@ -111,7 +111,7 @@ CREATE TABLE workflows_decidequeue (
     reports_to uuid
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_limit = 2000);
 CREATE INDEX workflows_decidequeue_ready ON workflows_decidequeue (enqueued_at) WHERE NOT quarantined AND reports_to IS NULL;
-CREATE INDEX workflows_decidequeue_reports ON workflows_decidequeue (enqueued_at) WHERE reports_to IS NOT NULL AND NOT quarantined;
+CREATE INDEX workflows_decidequeue_reports ON workflows_decidequeue (enqueued_at) WHERE NOT quarantined AND reports_to IS NOT NULL;
 
 CREATE TABLE workflows_timer (
     id uuid PRIMARY KEY,
