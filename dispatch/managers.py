@@ -23,6 +23,7 @@ class Lease:
 
     id: UUID
     workflow_id: UUID
+    namespace: str
     lease_token: UUID
     response_seconds: int
     timeout_seconds: int
@@ -48,18 +49,34 @@ class TaskQueueManager(VerbManager):
         _SQL.enqueue.execute(rows=json.dumps(rows))
 
     @requires_transaction
-    def lease(self, namespace: str, queue: str, *, batch: int, worker_id: str, lease_seconds: int) -> list[Lease]:
-        """Lease up to `batch` ready tasks of one queue, highest priority first, then oldest. [INV-7a]"""
+    def lease(
+        self, namespace: str, queue: str, *, batch: int, worker_id: str, lease_seconds: int, renewed: bool
+    ) -> list[Lease]:
+        """Lease up to `batch` ready tasks of one queue, highest priority first, then oldest. [INV-7a]
+
+        A holder that is `renewed` has the task for `lease_seconds`; another one at least for its response time.
+        """
         rows = _SQL.lease.rows(
-            namespace=namespace, queue=queue, batch=batch, worker_id=worker_id, lease_seconds=lease_seconds
+            namespace=namespace,
+            queue=queue,
+            batch=batch,
+            worker_id=worker_id,
+            lease_seconds=lease_seconds,
+            renewed=renewed,
         )
         return _sorted(rows)
 
     @requires_transaction
-    def lease_shared(self, queues: Sequence[str], *, batch: int, worker_id: str, lease_seconds: int) -> list[Lease]:
+    def lease_shared(
+        self, queues: Sequence[str], *, batch: int, worker_id: str, lease_seconds: int, renewed: bool
+    ) -> list[Lease]:
         """Lease ready tasks of shared queues, of every namespace. [INV-7a]"""
         rows = _SQL.lease_shared.rows(
-            queues=list(queues), batch=batch, worker_id=worker_id, lease_seconds=lease_seconds
+            queues=list(queues),
+            batch=batch,
+            worker_id=worker_id,
+            lease_seconds=lease_seconds,
+            renewed=renewed,
         )
         return _sorted(rows)
 
@@ -69,9 +86,13 @@ class TaskQueueManager(VerbManager):
         _SQL.drop.execute(ids=list(ids))
 
     @requires_transaction
-    def renew(self, leases: Sequence[tuple[UUID, UUID]], *, lease_seconds: int) -> list[tuple[UUID, UUID, UUID, int]]:
+    def renew(
+        self, leases: Sequence[tuple[UUID, UUID]], *, lease_seconds: int, renewed: bool
+    ) -> list[tuple[UUID, UUID, UUID, int]]:
         """Extend (task, token) leases; returns (task, run, token, response seconds) of those still held. [INV-7a]"""
-        rows = _SQL.renew.rows(ids=[x[0] for x in leases], tokens=[x[1] for x in leases], lease_seconds=lease_seconds)
+        rows = _SQL.renew.rows(
+            ids=[x[0] for x in leases], tokens=[x[1] for x in leases], lease_seconds=lease_seconds, renewed=renewed
+        )
         return [(row[0], row[1], row[2], row[3]) for row in rows]
 
     @requires_transaction
@@ -118,6 +139,11 @@ class TaskQueueManager(VerbManager):
         return bool(_SQL.exhaust.rows(id=lease.id, token=lease.lease_token))
 
     @requires_transaction
+    def put_off(self, lease: ExpiredLease, *, seconds: int) -> None:
+        """Look at an expired lease again later. [INV-13]"""
+        _SQL.put_off.execute(id=lease.id, token=lease.lease_token, seconds=seconds)
+
+    @requires_transaction
     def hold(self, task_id: UUID) -> bool:
         """Lock a task's queue row, so that its lease stands still; False when it has none."""
         return bool(_SQL.hold.rows(id=task_id))
@@ -147,9 +173,7 @@ class WorkerPollManager(VerbManager):
 
     def record(self, polls: Sequence[tuple[str, str, str | None, str]]) -> None:
         """Record (namespace, queue, domain, worker) polls; outside the lease's transaction."""
-        rows = [
-            {"id": new_id(), "namespace": n, "queue": q, "domain": d, "worker_id": w} for n, q, d, w in polls
-        ]
+        rows = [{"id": new_id(), "namespace": n, "queue": q, "domain": d, "worker_id": w} for n, q, d, w in polls]
         _POLL_SQL.record.execute(rows=json.dumps(rows))
 
     def read(self, namespace: str, queue: str | None = None) -> list[tuple[str, str | None, str, datetime]]:

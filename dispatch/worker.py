@@ -7,19 +7,22 @@ import inspect
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import getpid
 from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import connections
+from django.db import DataError, connections
 
 from dispatch.services import dispatching
 from dispatch.services.dispatching import TaskReport
+from dispatch.services.polling import note_polls
 from orchestrator.conf import conf
+from orchestrator.errors import Invalid, NotFound
 from workflows.managers.task import StartedTask
 
 log = structlog.get_logger(__name__)
@@ -46,6 +49,7 @@ class TaskFunction:
     run: Callable[..., Any]
     domain: str | None = None
     whole: bool = False
+    concurrency: int | None = None
 
     @property
     def queue(self) -> str:
@@ -59,17 +63,21 @@ class TaskFunction:
 REGISTRY: dict[str, TaskFunction] = {}
 
 
-def task(name: str, *, domain: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function, plain or async, as the worker of a task.
+def task(
+    name: str, *, domain: str | None = None, concurrency: int | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function, plain or async, as the worker of a task; `concurrency` bounds it in each process.
 
     It gets the input as keyword arguments, or the StartedTask if its only parameter is annotated so. A dict it
     returns is the output; any other value becomes {"result": value}. An exception fails the attempt.
     """
+    if concurrency is not None and concurrency < 1:
+        raise ValueError(f"concurrency of task {name!r}: expected 1 or more, got {concurrency}")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         parameters = list(inspect.signature(function).parameters.values())
         whole = len(parameters) == 1 and parameters[0].annotation in (StartedTask, "StartedTask")
-        found = TaskFunction(name, function, domain, whole)
+        found = TaskFunction(name, function, domain, whole, concurrency)
         REGISTRY[found.queue] = found
         return function
 
@@ -112,12 +120,14 @@ class Worker:
         call: Callable[[StartedTask], Any],
         *,
         threads: int = 8,
+        batch: int | None = None,
         worker_id: str | None = None,
         on_ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.lease = lease
         self.call = call
         self.threads = threads
+        self.batch = batch or threads
         self.on_ended = on_ended
         self.worker_id = worker_id or f"{socket.gethostname()}-{getpid()}"
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="task")
@@ -128,13 +138,18 @@ class Worker:
     def step(self) -> int:
         """Report what has ended, lease what there is room for; returns how much it did. `on_ended` asks for the next."""
         done = self._report()
-        room = self.threads - len(self._running)
+        room = min(self.batch, self.threads - len(self._running))
         started = self.lease(room, self.worker_id) if room > 0 else []
         for one in started:
             future = self._pool.submit(self._run, one)
             self._running[one.id] = (one, future)
+            future.add_done_callback(self._ring)
         self._renew()
         return done + len(started)
+
+    def running(self) -> Counter[str]:
+        """Queue -> its tasks that run here now."""
+        return Counter(_queue(one) for one, _ in self._running.values())
 
     def drain(self) -> None:
         """Let running tasks end and report them; nothing new is leased."""
@@ -150,14 +165,22 @@ class Worker:
             return run_task(started, self.call)
         finally:
             connections.close_all()
-            self._bell.set()
-            self.on_ended()
+
+    def _ring(self, _: Future[TaskReport]) -> None:
+        """Once the result can be read: rung earlier, the loop could look, find nothing and wait."""
+        self._bell.set()
+        self.on_ended()
 
     def _report(self) -> int:
         ended = [(one, future) for one, future in self._running.values() if future.done()]
         if not ended:
             return 0
-        dispatching.report([future.result() for _, future in ended], strict=False)
+        reports = [future.result() for _, future in ended]
+        try:
+            dispatching.report(reports, strict=False)
+        except (NotFound, Invalid, DataError):
+            for report in reports:
+                _report_alone(report)
         for one, _ in ended:
             del self._running[one.id]
         return len(ended)
@@ -170,19 +193,43 @@ class Worker:
         dispatching.renew_leases([(one.id, one.lease_token) for one, _ in self._running.values()])
 
 
-def lease_registered(namespace: str, room: int, worker_id: str) -> list[StartedTask]:
-    """Lease for the registered functions, one queue after the other, starting with another one each time."""
-    queues = list(REGISTRY)
-    first = int(time.monotonic() * 10) % max(1, len(queues))
+def _report_alone(report: TaskReport) -> None:
+    """One result that cannot be kept must not hold up the others of its batch. [INV-13]"""
+    try:
+        dispatching.report([report], strict=False)
+    except NotFound:
+        log.warning("task_gone", task_id=str(report.task_id))  # its run was removed while it worked
+    except (Invalid, DataError) as error:
+        reason = f"The result cannot be kept: {error}"[:500]
+        log.warning("result_refused", task_id=str(report.task_id), error=reason)
+        ended = replace(report, status="FAILED_WITH_TERMINAL_ERROR", output={}, reason=reason, logs=())
+        dispatching.report([ended], strict=False)
+
+
+def lease_registered(
+    namespace: str, room: int, worker_id: str, running: Counter[str], queues: Sequence[str] | None = None
+) -> list[StartedTask]:
+    """Lease for the registered functions, one queue after the other, starting with another one each time.
+
+    `running` counts what a function's `concurrency` bounds; `queues` leaves the other functions out.
+    """
+    functions = [function for queue, function in REGISTRY.items() if queues is None or queue in queues]
+    note_polls(namespace, [(function.name, function.domain) for function in functions], worker_id)
+    first = int(time.monotonic() * 10) % max(1, len(functions))
     found: list[StartedTask] = []
-    for queue in queues[first:] + queues[:first]:
-        if len(found) >= room:
-            break
-        found += dispatching.lease_tasks(namespace, queue, batch=room - len(found), worker_id=worker_id)
+    for function in functions[first:] + functions[:first]:
+        free = room - len(found)
+        if function.concurrency is not None:
+            free = min(free, function.concurrency - running[function.queue])
+        if free > 0:
+            found += dispatching.lease_tasks(namespace, function.queue, batch=free, worker_id=worker_id, renewed=True)
     return found
 
 
 def call_registered(started: StartedTask) -> Any:
     """Run the function registered for a task."""
-    queue = f"{started.domain}:{started.name}" if started.domain else started.name
-    return REGISTRY[queue].call(started)
+    return REGISTRY[_queue(started)].call(started)
+
+
+def _queue(started: StartedTask) -> str:
+    return f"{started.domain}:{started.name}" if started.domain else started.name

@@ -126,6 +126,7 @@ SPECTACULAR_SETTINGS = {
 # Units are in the names; orchestrator.conf documents each key.
 OSTINATO = {
     "DIRECT_URL": env.str("DIRECT_URL", default=""),
+    "LEASE_SECONDS": env.int("OSTINATO_LEASE_SECONDS", default=60),
     "DEMO_OPEN": env.bool("OSTINATO_DEMO_OPEN", default=False),
     "HTTP_ALLOW_PRIVATE": env.bool("OSTINATO_HTTP_ALLOW_PRIVATE", default=False),
     "REQUIRE_OWNER_EMAIL": env.bool("OSTINATO_REQUIRE_OWNER_EMAIL", default=False),

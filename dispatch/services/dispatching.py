@@ -1,32 +1,51 @@
-"""The one door for workers: lease, renew, report, release, reclaim. [INV-7a, INV-7b]
+"""The one door for workers: what they report; leases themselves are in `leasing`. [INV-7a, INV-7b]
 
-Leasing and the task's start are one transaction; every write by a holder carries its lease token.
+Every write by a holder carries its lease token.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import structlog
-
-from dispatch.managers import Lease
 from dispatch.models import QueuedTask, WorkerPoll
-from orchestrator.conf import conf
-from orchestrator.db.hints import DECIDE, QUEUE, TIMER, hint
+from dispatch.services.leasing import (
+    lease_system_tasks,
+    lease_tasks,
+    reclaim_next_batch,
+    release_tasks,
+    renew,
+    renew_leases,
+)
+from orchestrator.db.hints import DECIDE, QUEUE, hint
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import LeaseLost, NotFound
 from workflows.engine.state import TaskStatus
 from workflows.managers.history import NewEvent
-from workflows.managers.task import FoundTask, StartedTask, TaskEnd
-from workflows.managers.timer import NewTimer
+from workflows.managers.task import FoundTask, TaskEnd
 from workflows.models import DecideQueue, HistoryEvent, Task, TaskLog, Timer
 from workflows.transitions import end_tasks
 
-log = structlog.get_logger(__name__)
+__all__ = [
+    "ReportOutcome",
+    "TaskReport",
+    "append_logs",
+    "lease_system_tasks",
+    "lease_tasks",
+    "queue_sizes",
+    "read_logs",
+    "read_polls",
+    "reclaim_next_batch",
+    "record_polls",
+    "release_tasks",
+    "renew",
+    "renew_leases",
+    "report",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,64 +83,35 @@ class _Sorted:
     refused: list[tuple[TaskReport, FoundTask, str]] = field(default_factory=list)
 
 
-def lease_tasks(
-    namespace: str, queue: str, *, batch: int, worker_id: str, lease_seconds: int | None = None
-) -> list[StartedTask]:
-    """Lease and start up to `batch` ready tasks of a queue, highest priority first."""
-    seconds = lease_seconds or conf().LEASE_SECONDS
-    with transaction():
-        return _start(
-            QueuedTask.sql.lease(namespace, queue, batch=batch, worker_id=worker_id, lease_seconds=seconds),
-            namespace,
-            worker_id,
-        )
-
-
-def lease_system_tasks(queues: Sequence[str], *, batch: int, worker_id: str) -> list[StartedTask]:
-    """Lease and start tasks of shared queues, of every namespace."""
-    with transaction():
-        leases = QueuedTask.sql.lease_shared(
-            queues, batch=batch, worker_id=worker_id, lease_seconds=conf().LEASE_SECONDS
-        )
-        return _start(leases, "", worker_id)
-
-
-def _start(leases: Sequence[Lease], namespace: str, worker_id: str) -> list[StartedTask]:
-    """Start the tasks of fresh leases, and arm the deadlines that begin with them."""
-    if not leases:
-        return []
-    started = {
-        task.id: task
-        for task in Task.sql.start([(lease.workflow_id, lease.id, lease.lease_token) for lease in leases], worker_id)
-    }
-    dead = [lease.id for lease in leases if lease.id not in started]
-    if dead:
-        QueuedTask.sql.drop(dead)
-    timers = [
-        timer for lease in leases if lease.id in started for timer in _timers(lease, started[lease.id], namespace)
-    ]
-    if timers:
-        Timer.sql.insert(timers)
-        hint(TIMER)
-    return [started[lease.id] for lease in leases if lease.id in started]
-
-
-def _timers(lease: Lease, task: StartedTask, namespace: str) -> list[NewTimer]:
-    found = []
-    if lease.response_seconds:
-        due = task.updated_at + timedelta(seconds=lease.response_seconds)
-        found.append(NewTimer(namespace, "RESPONSE", lease.workflow_id, due, lease.id, lease.lease_token))
-    if lease.timeout_seconds and task.poll_count == 1:
-        due = task.started_at + timedelta(seconds=lease.timeout_seconds)
-        found.append(NewTimer(namespace, "TASK", lease.workflow_id, due, lease.id, lease.lease_token))
-    return found
-
-
 def report(reports: Sequence[TaskReport], *, strict: bool) -> list[ReportOutcome]:
     """Apply results of tasks, in one transaction; raises NotFound for an unknown task.
 
-    A late result changes no state and is kept in the history; with `strict` it raises LeaseLost.
+    A late result changes no state and is kept in the history; with `strict` it raises LeaseLost. Without a token a
+    queued task that nobody holds may still be ended. A task named twice takes its turns in that order.
     """
+    outcomes: dict[int, ReportOutcome] = {}
+    for turn in _turns(reports):
+        outcomes.update(zip(turn, _apply([reports[position] for position in turn]), strict=True))
+    lost = {outcome.task_id: outcome.refusal for outcome in outcomes.values() if not outcome.applied}
+    if strict and lost:
+        raise LeaseLost(task_id=next(iter(lost)), refused=lost)
+    return [outcomes[position] for position in range(len(reports))]
+
+
+def _turns(reports: Sequence[TaskReport]) -> list[list[int]]:
+    """Positions in groups that name no task twice; nearly always one group."""
+    turns: list[list[int]] = []
+    seen: Counter[UUID] = Counter()
+    for position, one in enumerate(reports):
+        turn = seen[one.task_id]
+        seen[one.task_id] += 1
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(position)
+    return turns
+
+
+def _apply(reports: Sequence[TaskReport]) -> list[ReportOutcome]:
     found = _find(reports)
     runs = {task.workflow_id for task in found.values()}
     with transaction():
@@ -131,16 +121,14 @@ def report(reports: Sequence[TaskReport], *, strict: bool) -> list[ReportOutcome
         _end(todo)
         _defer(todo)
         _renew(todo)
-        _log([(r, found[r.task_id]) for r in reports])
+        refused = {r.task_id: reason for r, _, reason in todo.refused}
+        _log([(r, found[r.task_id]) for r in reports if r.task_id not in refused])
         if any(_ends(r) for r in reports):
             _keep_refusals(todo)
     if todo.refused and not any(_ends(r) for r in reports):
         with transaction():  # a gate may not be waited for behind the queue rows of the first one (INV-12)
             DecideQueue.sql.enqueue(task.workflow_id for _, task, _ in todo.refused)
             _keep_refusals(todo)
-    refused = {r.task_id: reason for r, _, reason in todo.refused}
-    if strict and refused:
-        raise LeaseLost(task_id=next(iter(refused)), refused=refused)
     return [ReportOutcome(r.task_id, r.task_id not in refused, refused.get(r.task_id)) for r in reports]
 
 
@@ -227,40 +215,15 @@ def _defer(todo: _Sorted) -> None:
 def _renew(todo: _Sorted) -> None:
     if not todo.renewals:
         return
-    renewed = renew([(r.task_id, token) for r, _, token in todo.renewals])
+    renewed = renew([(r.task_id, token) for r, _, token in todo.renewals], renewed=False)
     todo.refused += [(r, task, "its lease was lost") for r, task, _ in todo.renewals if r.task_id not in renewed]
-
-
-def renew_leases(leases: Sequence[tuple[UUID, UUID]]) -> set[UUID]:
-    """Extend (task, token) leases; a task that is not in the answer is lost or cancelled, and its worker should stop."""
-    with transaction():
-        return renew(leases)
-
-
-def renew(leases: Sequence[tuple[UUID, UUID]]) -> set[UUID]:
-    """Inside a transaction: leases, then the tasks' update time, then their response deadlines and no other."""
-    held = QueuedTask.sql.renew(leases, lease_seconds=conf().LEASE_SECONDS)
-    if held:
-        Task.sql.touch([(run, task) for task, run, _, _ in held])
-        Timer.sql.postpone([(run, task, token, seconds) for task, run, token, seconds in held if seconds])
-    return {task for task, _, _, _ in held}
-
-
-def release_tasks(leases: Sequence[tuple[UUID, UUID]]) -> None:
-    """Hand (task, token) leases back unworked, at once."""
-    with transaction():
-        kept = QueuedTask.sql.defer([(task, token, 0.0) for task, token in leases])
-        tokens = dict(leases)
-        held = [(run, task, tokens[task], None, 0) for task, run in kept]
-        if held:
-            Task.sql.reset(held)
-            Timer.sql.delete_for_leases([lease[:3] for lease in held], ["RESPONSE"])
-            hint(QUEUE)
 
 
 def append_logs(task_id: UUID, lines: Sequence[str], *, lease_token: UUID | None = None) -> None:
     """Append log lines to a task; with a token, only while it is the current lease's. Raises NotFound, LeaseLost."""
     with transaction():
+        if lease_token is not None:
+            QueuedTask.sql.hold(task_id)  # the lease stands still while its token is compared (rule S)
         found = Task.sql.find([task_id]).get(task_id)
         if found is None:
             raise NotFound(f"Task not found for taskId: {task_id}", task_id=task_id)
@@ -289,30 +252,6 @@ def _keep_refusals(todo: _Sorted) -> None:
             for r, task, reason in todo.refused
         ]
     )
-
-
-def reclaim_next_batch() -> int:
-    """Take back leases that expired; an attempt that was handed out too often ends TIMED_OUT."""
-    expired = QueuedTask.sql.peek_expired(batch=100)
-    if not expired:
-        return 0
-    settings = conf()
-    with transaction():
-        taken = QueuedTask.sql.reclaim(expired, max_redeliveries=settings.MAX_REDELIVERIES)
-        if taken:
-            Task.sql.reset([(run, task, token, None, 0) for task, run, token in taken])
-            Timer.sql.delete_for_leases([(run, task, token) for task, run, token in taken], ["RESPONSE"])
-            hint(QUEUE)
-    log.warning("leases_reclaimed", count=len(taken)) if taken else None
-    exhausted = [lease for lease in expired if lease.redeliveries >= settings.MAX_REDELIVERIES]
-    for lease in exhausted:
-        with transaction():
-            DecideQueue.sql.enqueue([lease.workflow_id])
-            if QueuedTask.sql.exhaust(lease):
-                reason = f"The task was handed out {lease.redeliveries + 1} times and its worker never answered."
-                end_tasks([TaskEnd(lease.id, lease.workflow_id, TaskStatus.TIMED_OUT, None, reason, "REDELIVERIES")])
-                hint(DECIDE)
-    return len(taken) + len(exhausted)
 
 
 def record_polls(polls: Sequence[tuple[str, str, str | None, str]]) -> None:

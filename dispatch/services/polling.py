@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 
 from dispatch.services import dispatching
 from workflows.managers.task import StartedTask
@@ -24,7 +25,7 @@ def poll(
 ) -> list[StartedTask]:
     """Up to `batch` tasks of a type, waiting up to `seconds` for the first."""
     queue = queue_name(name, domain)
-    _record(namespace, name, domain, worker_id)
+    note_polls(namespace, [(name, domain)], worker_id)
     deadline = time.monotonic() + seconds
     while True:
         found = dispatching.lease_tasks(namespace, queue, batch=batch, worker_id=worker_id)
@@ -34,13 +35,16 @@ def poll(
         threading.Event().wait(min(_PAUSE_SECONDS, left))
 
 
-def _record(namespace: str, name: str, domain: str | None, worker_id: str) -> None:
-    """Who polled, at most once a second each; apart from any lease."""
-    key, now = (namespace, queue_name(name, domain), worker_id), time.monotonic()
+def note_polls(namespace: str, types: Sequence[tuple[str, str | None]], worker_id: str) -> None:
+    """Who polled (name, domain) types, at most once a second each; apart from any lease."""
+    now = time.monotonic()
+    due = []
     with _lock:
-        if now - _recorded.get(key, -_RECORD_SECONDS) < _RECORD_SECONDS:
-            return
-        _recorded[key] = now
         if len(_recorded) > 10_000:
             _recorded.clear()
-    dispatching.record_polls([(namespace, name, domain, worker_id)])
+        for name, domain in types:
+            key = (namespace, name, worker_id)
+            if now - _recorded.get(key, -_RECORD_SECONDS) >= _RECORD_SECONDS:
+                _recorded[key] = now
+                due.append((namespace, name, domain, worker_id))
+    dispatching.record_polls(due)

@@ -13,16 +13,18 @@ SELECT id, workflow_id, namespace, queue, priority, now() + make_interval(secs =
 -- name: lease
 -- lock: QUEUE
 -- INV-7a: a random token and an expiry are stamped on the row; the task row is started in the same transaction.
--- One queue per call: the ready index is read in order, without a sort.
+-- One queue per call: the ready index is read in order, without a sort. A holder that does not renew by itself keeps
+-- the task for its response time.
 WITH c AS MATERIALIZED (
     SELECT id FROM dispatch_queuedtask
      WHERE namespace = %(namespace)s AND queue = %(queue)s AND lease_token IS NULL AND visible_at <= now()
      ORDER BY priority DESC, id FOR UPDATE SKIP LOCKED LIMIT %(batch)s)
 UPDATE dispatch_queuedtask q
    SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
-       lease_expires_at = now() + make_interval(secs => GREATEST(%(lease_seconds)s, q.response_seconds))
+       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
+           ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
   FROM c WHERE q.id = c.id
-RETURNING q.id, q.workflow_id, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority
+RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority
 
 -- name: lease_shared
 -- lock: QUEUE
@@ -33,9 +35,10 @@ WITH c AS MATERIALIZED (
      ORDER BY priority DESC, id FOR UPDATE SKIP LOCKED LIMIT %(batch)s)
 UPDATE dispatch_queuedtask q
    SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
-       lease_expires_at = now() + make_interval(secs => GREATEST(%(lease_seconds)s, q.response_seconds))
+       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
+           ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
   FROM c WHERE q.id = c.id
-RETURNING q.id, q.workflow_id, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority
+RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority
 
 -- name: drop
 -- lock: QUEUE
@@ -49,7 +52,8 @@ WITH c AS MATERIALIZED (
     SELECT q.id FROM dispatch_queuedtask q JOIN unnest(%(ids)s::uuid[], %(tokens)s::uuid[]) AS u(id, token)
         ON q.id = u.id AND q.lease_token = u.token ORDER BY q.id FOR UPDATE OF q)
 UPDATE dispatch_queuedtask q
-   SET lease_expires_at = now() + make_interval(secs => GREATEST(%(lease_seconds)s, q.response_seconds))
+   SET lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
+           ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
   FROM c WHERE q.id = c.id
 RETURNING q.id, q.workflow_id, q.lease_token, q.response_seconds
 
@@ -108,6 +112,12 @@ RETURNING q.id, q.workflow_id, c.token
 -- The same check for an attempt that is ended, its run's gate already held.
 SELECT id FROM dispatch_queuedtask
  WHERE id = %(id)s AND lease_token = %(token)s AND lease_expires_at < now() FOR UPDATE
+
+-- name: put_off
+-- lock: QUEUE
+-- INV-13: an attempt that cannot be ended leaves the head of the expired leases to its neighbours.
+UPDATE dispatch_queuedtask SET lease_expires_at = now() + make_interval(secs => %(seconds)s)
+ WHERE id = %(id)s AND lease_token = %(token)s
 
 -- name: hold
 -- lock: QUEUE

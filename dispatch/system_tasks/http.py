@@ -72,7 +72,7 @@ async def _request(uri: str, method: str, request: dict[str, Any]) -> dict[str, 
         headers: dict[str, list[str]] = {}
         for name, value in response.headers.items():
             headers.setdefault(name, []).append(value)
-        text = raw.decode(response.charset or "utf-8", "replace").replace("\x00", "\ufffd")
+        text = _decoded(raw, response.charset).replace("\x00", "\ufffd")
         return {
             "statusCode": response.status,
             "reasonPhrase": response.reason or "",
@@ -99,7 +99,7 @@ def refuse_inside(host: str) -> None:
             ip = ipaddress.ip_address(int(ip) & 0xFFFFFFFF)
         elif ip.sixtofour:
             ip = ip.sixtofour
-    if not ip.is_global or ip.is_multicast:
+    if not ip.is_global or ip.is_multicast or ip.is_reserved or getattr(ip, "is_site_local", False):
         raise Refused(f"the address {host} is not public; OSTINATO_HTTP_ALLOW_PRIVATE=true allows such requests")
 
 
@@ -120,6 +120,14 @@ def _body(request: dict[str, Any]) -> bytes | None:
     if body is None:
         return None
     return body.encode() if isinstance(body, str) else json.dumps(body).encode()
+
+
+def _decoded(raw: bytes, charset: str | None) -> str:
+    """An encoding nobody knows is read as UTF-8."""
+    try:
+        return raw.decode(charset or "utf-8", "replace")
+    except LookupError:
+        return raw.decode("utf-8", "replace")
 
 
 def _parsed(text: str) -> Any:

@@ -17,6 +17,8 @@ from typing import Any
 import quickjs
 
 from orchestrator.conf import conf
+from orchestrator.db.json import dumps as storable
+from orchestrator.errors import Invalid
 
 _STACK_BYTES = 256 * 1024
 _RESULT_BYTES = 4 * 1024 * 1024
@@ -141,9 +143,12 @@ def _result(answer: str) -> Any:
     if len(answer) > _RESULT_BYTES:
         raise ScriptError(f"the script's result is larger than {_RESULT_BYTES} bytes")
     try:
-        return json.loads(answer[1:])
-    except (ValueError, RecursionError) as error:
-        raise ScriptError(f"the script's result is not JSON: {error}") from None
+        value = json.loads(answer[1:])
+        if "\\u" in answer:  # NUL and lone surrogates are escaped so
+            storable(value)
+    except (ValueError, RecursionError, Invalid) as error:
+        raise ScriptError(f"the script's result cannot be kept: {error}") from None
+    return value
 
 
 def _first_line(message: str) -> str:
