@@ -210,7 +210,7 @@ class UpdateByRefSync(View):
     def post(self, request: Request, workflow_id: str, ref: str, status: str) -> Response:
         if complete_ref(self, request, workflow_id, ref, status) is None:
             raise NotFound(f"Found no running task {ref} of workflow {workflow_id}")
-        return Response(show(reading.get_run(self.who.namespace, run_id(workflow_id)), tasks=True))
+        return Response(show(reading.get_whole_run(self.who.namespace, run_id(workflow_id))))
 
 
 def complete_ref(self: View, request: Request, workflow_id: str, ref: str, status: str) -> Any:

@@ -50,6 +50,19 @@ def savepoint() -> Iterator[None]:
 
 
 @contextmanager
+def snapshot() -> Iterator[None]:
+    """Several reads of one moment; inside an open transaction they are of that transaction's making."""
+    connection = engine_connection()
+    if connection.in_atomic_block:
+        yield
+        return
+    with django_transaction.atomic(using=conf().DATABASE, durable=True):
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield
+
+
+@contextmanager
 def joined() -> Iterator[None]:
     """Join the caller's transaction as a savepoint (or begin one); only `start_workflow` does."""
     alias = conf().DATABASE

@@ -39,9 +39,14 @@ def run_id(shown: str) -> UUID:
     return found
 
 
-def show(run: Execution, *, tasks: bool) -> dict[str, Any]:
+def show(whole: reading.WholeRun) -> dict[str, Any]:
     """A run as JSON, with its tasks."""
-    return workflow_json(run, reading.get_blueprint(run), reading.get_tasks(run) if tasks else None)
+    return workflow_json(whole.run, whole.blueprint, whole.tasks)
+
+
+def show_listed(run: Execution, *, tasks: bool) -> dict[str, Any]:
+    """A run of a list as JSON."""
+    return show(reading.get_whole_run(run.namespace, run.id, tasks=True) if tasks else reading.without_tasks(run))
 
 
 def start_request(given: dict[str, Any], namespace: str, created_by: str) -> StartRequest:
@@ -114,8 +119,10 @@ class Workflow(View):
 
     @extend_schema(operation_id="get_workflow", responses=OBJECT_ANSWER)
     def get(self, request: Request, workflow_id: str) -> Response:
-        run = reading.get_run(self.who.namespace, parse_uuid(workflow_id), workflow_id)
-        return Response(show(run, tasks=flag(request, "includeTasks", True)))
+        tasks = flag(request, "includeTasks", True)
+        return Response(
+            show(reading.get_whole_run(self.who.namespace, parse_uuid(workflow_id), workflow_id, tasks=tasks))
+        )
 
     @extend_schema(operation_id="terminate_workflow", responses=EMPTY)
     def delete(self, request: Request, workflow_id: str) -> HttpResponse:
@@ -266,7 +273,7 @@ class Variables(View):
     @extend_schema(operation_id="update_variables", request=OBJECT, responses=OBJECT_ANSWER)
     def post(self, request: Request, workflow_id: str) -> Response:
         control.update_variables(self.who.namespace, run_id(workflow_id), body_object(request), actor=self.who.name)
-        return Response(show(reading.get_run(self.who.namespace, parse_uuid(workflow_id), workflow_id), tasks=True))
+        return Response(show(reading.get_whole_run(self.who.namespace, parse_uuid(workflow_id), workflow_id)))
 
 
 class Correlated(View):
@@ -278,7 +285,7 @@ class Correlated(View):
     def get(self, request: Request, name: str, correlation_id: str) -> Response:
         closed, tasks = flag(request, "includeClosed"), flag(request, "includeTasks")
         found = reading.correlated(self.who.namespace, name, correlation_id, closed=closed)
-        return Response([show(run, tasks=tasks) for run in found])
+        return Response([show_listed(run, tasks=tasks) for run in found])
 
 
 class CorrelatedList(View):
@@ -293,7 +300,7 @@ class CorrelatedList(View):
             str(key): reading.correlated(self.who.namespace, name, str(key), closed=closed)
             for key in body_list(request)
         }
-        return Response({key: [show(run, tasks=tasks) for run in runs] for key, runs in found.items() if runs})
+        return Response({key: [show_listed(run, tasks=tasks) for run in runs] for key, runs in found.items() if runs})
 
 
 class Running(View):

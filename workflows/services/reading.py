@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import Model, Q, QuerySet
 
 from orchestrator.db.ids import parse_id
+from orchestrator.db.transactions import snapshot
 from orchestrator.errors import Invalid, NotFound
 from workflows.engine.blueprint import Blueprint
 from workflows.models import Execution, Task
@@ -47,6 +48,28 @@ def get_run(namespace: str, workflow_id: UUID | None, shown: str = "") -> Execut
     if run is None:
         raise NotFound(f"No such workflow found by id: {shown or workflow_id}", workflow_id=str(workflow_id))
     return run
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun:
+    """A run with its tasks, all of one moment; `tasks` None where they were not asked for."""
+
+    run: Execution
+    blueprint: Blueprint | None
+    tasks: list[Task] | None
+
+
+def get_whole_run(namespace: str, workflow_id: UUID | None, shown: str = "", *, tasks: bool = True) -> WholeRun:
+    """A run and its tasks in one snapshot, so that they agree; raises NotFound."""
+    with snapshot():
+        run = get_run(namespace, workflow_id, shown)
+        found = get_tasks(run) if tasks else None
+    return WholeRun(run, get_blueprint(run), found)
+
+
+def without_tasks(run: Execution) -> WholeRun:
+    """A run that was read already."""
+    return WholeRun(run, get_blueprint(run), None)
 
 
 def get_tasks(run: Execution) -> list[Task]:
