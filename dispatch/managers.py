@@ -148,8 +148,9 @@ class TaskQueueManager(VerbManager):
         """Lock a task's queue row, so that its lease stands still; False when it has none."""
         return bool(_SQL.hold.rows(id=task_id))
 
+    @requires_transaction
     def holders(self, ids: Iterable[UUID]) -> dict[UUID, tuple[UUID | None, str | None]]:
-        """(token, worker) of queued tasks."""
+        """(token, worker) of queued tasks, which stand still until the commit. [INV-7a, INV-12]"""
         return {row[0]: (row[1], row[2]) for row in _SQL.holders.rows(ids=list(ids))}
 
     @requires_transaction

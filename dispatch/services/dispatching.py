@@ -148,7 +148,7 @@ def _ends(report_: TaskReport) -> bool:
 def _sort(reports: Sequence[TaskReport], found: dict[UUID, FoundTask]) -> _Sorted:
     """Choose the fence of each report: its token, or the present holder's if the worker is the same."""
     todo = _Sorted()
-    holders = QueuedTask.sql.holders(r.task_id for r in reports)
+    holders = QueuedTask.sql.holders(r.task_id for r in reports) if _locks_first(reports) else {}
     for r in reports:
         task = found[r.task_id]
         holder = holders.get(r.task_id)
@@ -169,6 +169,12 @@ def _sort(reports: Sequence[TaskReport], found: dict[UUID, FoundTask]) -> _Sorte
         else:
             todo.defers.append((r, task, token))
     return todo
+
+
+def _locks_first(reports: Sequence[TaskReport]) -> bool:
+    """Whether the queue rows are locked before they are written: to stop a holder that is fenced by name, and where
+    several statements would each lock some of them, which is not in one order. [INV-12]"""
+    return any(r.lease_token is None for r in reports) or len({(_ends(r), r.extend) for r in reports}) > 1
 
 
 def _end(todo: _Sorted) -> None:

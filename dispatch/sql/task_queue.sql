@@ -126,8 +126,10 @@ UPDATE dispatch_queuedtask SET lease_expires_at = now() + make_interval(secs => 
 SELECT id FROM dispatch_queuedtask WHERE id = %(id)s FOR UPDATE
 
 -- name: holders
--- Who holds tasks now: the fence of clients that send no token.
-SELECT id, lease_token, worker_id FROM dispatch_queuedtask WHERE id = ANY(%(ids)s::uuid[])
+-- lock: QUEUE
+-- INV-7a: who holds a task is the fence of clients that send no token. Unlocked, a lease that has not committed would
+-- be overlooked and its task ended under it. INV-12: in id order.
+SELECT id, lease_token, worker_id FROM dispatch_queuedtask WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR UPDATE
 
 -- name: make_visible
 -- lock: QUEUE

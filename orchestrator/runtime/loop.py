@@ -11,9 +11,12 @@ from typing import Any
 
 import psycopg
 import structlog
+from django.core.checks import Tags, run_checks
+from django.core.management.base import SystemCheckError
 from django.db import Error as DjangoDatabaseError
 from django.db import close_old_connections, connections
 
+from orchestrator.conf import conf
 from orchestrator.runtime.heartbeat import beat
 from orchestrator.runtime.logs import configure_logs
 from orchestrator.runtime.metrics import LOOP_ITEMS, LOOP_SECONDS, LOOP_STEPS
@@ -143,6 +146,27 @@ class Loop:
         return self.idle_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
 
 
+def refuse_unfit_database(stop: Stop) -> None:
+    """Raise SystemCheckError when the database cannot keep the invariants (isolation level, version, pooler).
+
+    Waits for a database that does not answer yet.
+    """
+    alias = conf().DATABASE
+    while not stop.requested:
+        try:
+            errors = [found for found in run_checks(tags=[Tags.database], databases=[alias]) if found.is_serious()]
+        except DjangoDatabaseError as error:
+            logger.warning("waiting for the database", error=str(error).strip())
+            connections[alias].close()
+            stop.wait(1.0)
+            continue
+        finally:
+            close_old_connections()
+        if errors:
+            raise SystemCheckError("\n".join(str(found) for found in errors))
+        return
+
+
 def run_loops(loops: Iterable[Loop], stop: Stop | None = None) -> None:
     """Run a process's loops until it is told to stop; call it from the main thread.
 
@@ -150,6 +174,7 @@ def run_loops(loops: Iterable[Loop], stop: Stop | None = None) -> None:
     """
     configure_logs()
     stop = stop_on_signals(stop)
+    refuse_unfit_database(stop)
     errors: list[BaseException] = []
 
     def run(loop: Loop) -> None:
