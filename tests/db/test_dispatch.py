@@ -255,7 +255,7 @@ def test_extending_moves_the_response_deadline_and_nothing_else(with_token: bool
 
 def test_a_renewal_names_the_leases_that_are_still_held() -> None:
     _, queue = ready()
-    run, other = ready()
+    _run, other = ready()
     (kept,), (ended,) = flows.lease(queue), flows.lease(other)
     assert send(ended, "COMPLETED")
     leases = [(task.id, task.lease_token) for task in (kept, ended)]
@@ -281,7 +281,7 @@ def test_a_lease_lasts_as_long_as_the_response_may_take() -> None:
 @pytest.mark.invariant("INV-7a")
 def test_an_expired_lease_is_handed_out_again_and_not_for_ever(settings: Any) -> None:
     settings.OSTINATO = {**settings.OSTINATO, "MAX_REDELIVERIES": 2}
-    run, queue = ready(retryCount=1, retryDelaySeconds=0)
+    _run, queue = ready(retryCount=1, retryDelaySeconds=0)
     seen = set()
     for _ in range(3):
         (task,) = flows.lease(queue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -121,10 +122,8 @@ def test_a_script_sees_nothing_of_its_host(name: str) -> None:
     ],
 )
 def test_nothing_of_a_script_reaches_the_next_one(source: str) -> None:
-    try:
+    with contextlib.suppress(ScriptError):
         evaluate_script(source, {})
-    except ScriptError:
-        pass
     probe = "[typeof leak, [1].map(x => x + 1), ' a '.trim(), ({}).leak === undefined, JSON.stringify({a: 1})]"
     assert evaluate_script(probe, {}) == ["undefined", [2], "a", True, '{"a":1}']
 

@@ -94,7 +94,7 @@ def test_ten_leasers_hand_out_each_of_two_hundred_tasks_once() -> None:
 
 @pytest.mark.invariant("INV-7a")
 def test_a_lease_that_was_just_renewed_is_not_taken_back() -> None:
-    (task,), queue = leased()
+    (task,), _queue = leased()
     expire(task)
     with transaction():
         assert dispatching.renew([(task.id, task.lease_token)], renewed=True) == {task.id}
@@ -107,7 +107,7 @@ def test_a_lease_that_was_just_renewed_is_not_taken_back() -> None:
 
 @pytest.mark.invariant("INV-7a")
 def test_a_renewal_that_waited_for_the_reclaim_finds_its_lease_gone() -> None:
-    (task,), queue = leased()
+    (task,), _queue = leased()
     expire(task)
     (expired,) = QueuedTask.sql.peek_expired(batch=10)
     with transaction():
@@ -171,7 +171,7 @@ def test_the_end_of_a_run_waits_for_a_lease_and_leaves_nothing_of_it() -> None:
 
 @pytest.mark.invariant("INV-7a")
 def test_a_log_line_waits_for_the_reclaim_of_its_lease_and_is_refused() -> None:
-    (task,), queue = leased()
+    (task,), _queue = leased()
     expire(task)
     (expired,) = QueuedTask.sql.peek_expired(batch=10)
     with transaction():
@@ -187,7 +187,7 @@ def test_a_log_line_waits_for_the_reclaim_of_its_lease_and_is_refused() -> None:
 @pytest.mark.invariant("INV-7b")
 def test_a_late_answer_beats_the_end_of_its_exhausted_lease(settings: Any) -> None:
     settings.OSTINATO = {**settings.OSTINATO, "MAX_REDELIVERIES": 0}
-    (task,), queue = leased()
+    (task,), _queue = leased()
     expire(task)
     with transaction():
         DecideQueue.sql.enqueue([task.workflow_id])
@@ -206,7 +206,7 @@ def test_a_late_answer_beats_the_end_of_its_exhausted_lease(settings: Any) -> No
 @pytest.mark.invariant("INV-7b")
 @pytest.mark.parametrize("same_token", [True, False])
 def test_of_eight_answers_exactly_one_is_applied(same_token: bool) -> None:
-    (task,), queue = leased()
+    (task,), _queue = leased()
     token = task.lease_token if same_token else None
 
     def body(number: int) -> bool:
