@@ -62,7 +62,8 @@ class Harness:
             run = self.get(workflow_id)
             if run["status"] != "RUNNING":
                 return run
-            waiting = {t["taskDefName"] for t in run["tasks"] if t["status"] == "SCHEDULED" and t["taskType"] == t["taskDefName"]}
+            scheduled = [task for task in run["tasks"] if task["status"] == "SCHEDULED"]
+            waiting = {task["taskDefName"] for task in scheduled if task["taskType"] == task["taskDefName"]}
             for name in sorted(waiting):
                 self.serve(name, answer)
             blocked = [t for t in run["tasks"] if t["taskType"] in ("WAIT", "HUMAN") and t["status"] == "IN_PROGRESS"]
