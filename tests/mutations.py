@@ -158,10 +158,13 @@ def survives(mutation: Mutation) -> str | None:
         if text.count(mutation.find) != 1:
             return f"the text to replace stands {text.count(mutation.find)} times"
         path.write_text(text.replace(mutation.find, mutation.replace))
-        run = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutation.test],
-            cwd=tree, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(tree)},
-        )  # fmt: skip
+        try:
+            run = subprocess.run(
+                [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutation.test],
+                cwd=tree, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(tree)},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return None  # it hangs, which no test of the whole suite would survive either
         if run.returncode == 0:
             return "the test passed"
         if run.returncode != 1 or " failed" not in run.stdout:

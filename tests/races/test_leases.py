@@ -17,10 +17,11 @@ from orchestrator.db.transactions import transaction
 from orchestrator.errors import LeaseLost
 from tests import flows
 from tests.support import Contender, race
-from workflows.managers.task import StartedTask
+from workflows.managers.task import StartedTask, TaskEnd
 from workflows.models import DecideQueue, HistoryEvent, Task, Timer
 from workflows.services import control, definitions
 from workflows.services.sweeping import invariant_report
+from workflows.transitions import end_tasks
 
 pytestmark = pytest.mark.usefixtures("committed")
 
@@ -193,14 +194,28 @@ def test_a_late_answer_beats_the_end_of_its_exhausted_lease(settings: Any) -> No
         DecideQueue.sql.enqueue([task.workflow_id])
         reclaimer = Contender(dispatching.reclaim_next_batch).until_blocked()
         assert QueuedTask.sql.acknowledge([(task.id, task.lease_token)])
-        ends = [leasing.TaskEnd(task.id, task.workflow_id, "COMPLETED", {"in": "time"})]
-        assert len(leasing.end_tasks(ends)) == 1
+        ends = [TaskEnd(task.id, task.workflow_id, "COMPLETED", {"in": "time"})]
+        assert len(end_tasks(ends)) == 1
     assert reclaimer.result() == 0
     row = Task.objects.get(id=task.id)
     assert (row.status, row.output) == ("COMPLETED", {"in": "time"})
     flows.drain()
     assert flows.status(task.workflow_id) == "COMPLETED"
     assert leftovers() == {}
+
+
+@pytest.mark.invariant("INV-7a")
+def test_a_renewal_while_the_end_of_its_lease_waits_for_the_gate_keeps_the_task(settings: Any) -> None:
+    settings.OSTINATO = {**settings.OSTINATO, "MAX_REDELIVERIES": 0}
+    (task,), _ = leased()
+    expire(task)
+    with transaction():
+        DecideQueue.sql.enqueue([task.workflow_id])
+        reclaimer = Contender(dispatching.reclaim_next_batch).until_blocked()
+        assert dispatching.renew([(task.id, task.lease_token)], renewed=True)
+    assert reclaimer.result() == 0
+    assert Task.objects.get(id=task.id).status == "IN_PROGRESS"
+    assert answer(task)
 
 
 @pytest.mark.invariant("INV-7b")
