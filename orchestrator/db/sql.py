@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.abc import Loader as AbstractLoader
 from psycopg.adapt import Loader
 
 from orchestrator.conf import conf
@@ -32,12 +33,24 @@ class RawJson(Loader):
         return bytes(data)
 
 
+def _own_loader(type_name: str) -> type[AbstractLoader]:
+    """psycopg's own loader of a type, which Django replaces by one that works in Python for each value."""
+    found = psycopg.adapters.get_loader(psycopg.adapters.types[type_name].oid, psycopg.pq.Format.TEXT)
+    if found is None:
+        raise ProgrammingError(f"psycopg cannot load {type_name}")
+    return found
+
+
+_TIMESTAMP = _own_loader("timestamptz")
+
+
 class HotCursor(psycopg.Cursor[Any]):
     """psycopg's cursor, not Django's: it binds parameters on the server."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         super().__init__(connection)
         self.adapters.register_loader("jsonb", RawJson)
+        self.adapters.register_loader("timestamptz", _TIMESTAMP)
 
 
 def engine_connection() -> BaseDatabaseWrapper:

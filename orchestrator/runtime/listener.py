@@ -35,7 +35,7 @@ class Bell:
 
 
 class Fanout:
-    """Listens on one channel, and rings the bells of the key that each payload names.
+    """Listens on one channel, and rings the bells of the keys that each payload names, separated by commas.
 
     A ring is a hint. The waiter polls as well: a notification may be lost at any time.
     """
@@ -76,7 +76,8 @@ class Fanout:
 
     def _ring(self, payload: str) -> None:
         with self._lock:
-            waiting = [self._bells.get(payload, ())] if payload else list(self._bells.values())
+            keys = payload.split(",") if payload else list(self._bells)
+            waiting = [self._bells.get(key, ()) for key in keys]
             rung = [bell for bells in waiting for bell in bells]
         for bell in rung:
             bell.ring()

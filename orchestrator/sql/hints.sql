@@ -1,4 +1,4 @@
 -- NOTIFY: a hint that shortens a wait. Nothing depends on it.
 
 -- name: notify
-SELECT pg_notify(%(channel)s, %(payload)s)
+SELECT pg_notify(channel, payload) FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS h(channel, payload)

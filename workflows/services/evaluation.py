@@ -45,6 +45,8 @@ def evaluate_next_batch() -> int:
     settings = conf()
     claimed = _guarded(lambda: DecideQueue.sql.claim(batch=settings.DECIDE_BATCH))
     claimed += report_next_batch()
+    if claimed >= settings.DECIDE_BATCH:
+        return claimed  # a backlog: what waits there is old because there is much of it
     overdue = DecideQueue.sql.peek_overdue(seconds=settings.DECIDE_MAX_SKIP_SECONDS)
     if overdue is not None:
         claimed += _guarded(lambda: DecideQueue.sql.claim_waiting(overdue))
