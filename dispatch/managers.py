@@ -46,7 +46,7 @@ class TaskQueueManager(VerbManager):
     @requires_transaction
     def enqueue(self, rows: Sequence[dict[str, Any]]) -> None:
         """Put tasks on their queues."""
-        _SQL.enqueue.execute(rows=json.dumps(rows))
+        _SQL.enqueue.send(rows=json.dumps(rows))
 
     @requires_transaction
     def lease(
@@ -83,7 +83,7 @@ class TaskQueueManager(VerbManager):
     @requires_transaction
     def drop(self, ids: Iterable[UUID]) -> None:
         """Delete leased rows whose task cannot be handed out. [INV-7a]"""
-        _SQL.drop.execute(ids=list(ids))
+        _SQL.drop.send(ids=list(ids))
 
     @requires_transaction
     def renew(
@@ -114,12 +114,12 @@ class TaskQueueManager(VerbManager):
     @requires_transaction
     def delete_for_tasks(self, ids: Iterable[UUID]) -> None:
         """Take tasks that end off their queues, held or not. [INV-11]"""
-        _SQL.delete_for_tasks.execute(ids=list(ids))
+        _SQL.delete_for_tasks.send(ids=list(ids))
 
     @requires_transaction
     def delete_for_runs(self, workflow_ids: Iterable[UUID]) -> None:
         """Take every task of runs that end off its queue. [INV-11]"""
-        _SQL.delete_for_runs.execute(workflow_ids=list(workflow_ids))
+        _SQL.delete_for_runs.send(workflow_ids=list(workflow_ids))
 
     def peek_expired(self, *, batch: int) -> list[ExpiredLease]:
         """Leases past their expiry, unlocked."""
@@ -141,7 +141,7 @@ class TaskQueueManager(VerbManager):
     @requires_transaction
     def put_off(self, lease: ExpiredLease, *, seconds: int) -> None:
         """Look at an expired lease again later. [INV-13]"""
-        _SQL.put_off.execute(id=lease.id, token=lease.lease_token, seconds=seconds)
+        _SQL.put_off.send(id=lease.id, token=lease.lease_token, seconds=seconds)
 
     @requires_transaction
     def hold(self, task_id: UUID) -> bool:
@@ -175,7 +175,7 @@ class WorkerPollManager(VerbManager):
     def record(self, polls: Sequence[tuple[str, str, str | None, str]]) -> None:
         """Record (namespace, queue, domain, worker) polls; outside the lease's transaction."""
         rows = [{"id": new_id(), "namespace": n, "queue": q, "domain": d, "worker_id": w} for n, q, d, w in polls]
-        _POLL_SQL.record.execute(rows=json.dumps(rows))
+        _POLL_SQL.record.send(rows=json.dumps(rows))
 
     def read(self, namespace: str, queue: str | None = None) -> list[tuple[str, str | None, str, datetime]]:
         """(queue, domain, worker, time), newest first."""

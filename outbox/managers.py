@@ -56,7 +56,7 @@ class OutboxManager(VerbManager):
             }
             for e in events
         ]
-        _SQL.publish.execute(rows=json.dumps(rows))
+        _SQL.publish.send(rows=json.dumps(rows))
 
     @requires_transaction
     def claim(self, *, batch: int, lease_seconds: int) -> list[ClaimedEvent]:

@@ -41,7 +41,7 @@ MUTATIONS = [
     ),
     Mutation(
         "INV-12", "workflows/managers/decide_queue.py",
-        "_SQL.enqueue.execute(ids=sorted(set(ids)))", "_SQL.enqueue.execute(ids=list(ids))",
+        "_SQL.enqueue.send(ids=sorted(set(ids)))", "_SQL.enqueue.send(ids=list(ids))",
         GATE + "test_enqueues_of_the_same_runs_in_opposite_orders_do_not_deadlock",
     ),
     Mutation(

@@ -10,6 +10,7 @@ from tests import flows
 from tests.support import Contender, race
 from workflows import start_workflow
 from workflows.models import Execution
+from workflows.services import definitions
 
 pytestmark = pytest.mark.usefixtures("committed")
 
@@ -105,3 +106,28 @@ def test_a_joined_start_holds_no_advisory_lock(name: str) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()")
             assert cursor.fetchone()[0] == 0
+
+
+def test_a_start_sees_a_definition_and_a_task_definition_that_changed(name: str) -> None:
+    first = start_workflow(name, {})
+    assert start_workflow(name, {}) != first
+    revisions = Execution.objects.filter(name=name).values_list("revision_id", flat=True)
+    assert len(set(revisions)) == 1
+    definitions.register_tasks(flows.NAMESPACE, [{"name": "a", "retryCount": 7}])
+    changed = start_workflow(name, {})
+    flows.register(flows.simple("a"), flows.simple("b"), name=name)
+    again = start_workflow(name, {})
+    definitions.unregister_task(flows.NAMESPACE, "a")
+    last = start_workflow(name, {})
+    found = [Execution.objects.get(id=run).revision_id for run in (first, changed, again, last)]
+    assert len(set(found)) == 4
+
+
+def test_a_revision_that_was_rolled_back_is_not_remembered(name: str) -> None:
+    with pytest.raises(RuntimeError), transaction.atomic():
+        start_workflow(name, {})
+        start_workflow(name, {})
+        raise RuntimeError("the caller fails")
+    run = start_workflow(name, {})
+    flows.finish(["a"])
+    assert flows.status(run) == "COMPLETED"

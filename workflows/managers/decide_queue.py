@@ -31,7 +31,7 @@ class DecideQueueManager(VerbManager):
     @requires_transaction
     def enqueue(self, ids: Iterable[UUID]) -> None:
         """Ask for a pass of each run, and hold its gate until the commit. [INV-2, INV-12]"""
-        _SQL.enqueue.execute(ids=sorted(set(ids)))
+        _SQL.enqueue.send(ids=sorted(set(ids)))
 
     @requires_transaction
     def claim(self, *, batch: int) -> list[DecideRequest]:
@@ -66,7 +66,7 @@ class DecideQueueManager(VerbManager):
             }
             for request, parent in requests
         ]
-        _SQL.put_back.execute(rows=json.dumps(rows))
+        _SQL.put_back.send(rows=json.dumps(rows))
 
     def peek_reports(self, *, batch: int) -> list[tuple[UUID, UUID]]:
         """(run, parent) of runs that end with their parent's gate held."""
@@ -75,7 +75,7 @@ class DecideQueueManager(VerbManager):
     @requires_transaction
     def record_failure(self, workflow_id: UUID, error: str, *, max_attempts: int) -> None:
         """Back a failing run off, by itself. [INV-13]"""
-        _SQL.record_failure.execute(id=workflow_id, error=error[:2000], max_attempts=max_attempts)
+        _SQL.record_failure.send(id=workflow_id, error=error[:2000], max_attempts=max_attempts)
 
     @requires_transaction
     def release(self, workflow_id: UUID) -> int:
@@ -85,4 +85,4 @@ class DecideQueueManager(VerbManager):
     @requires_transaction
     def discard(self, ids: Iterable[UUID]) -> None:
         """Remove the requests of runs that are removed."""
-        _SQL.discard.execute(ids=sorted(ids))
+        _SQL.discard.send(ids=sorted(ids))

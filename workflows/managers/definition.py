@@ -52,7 +52,7 @@ class DefinitionManager(VerbManager):
         self, namespace: str, name: str, version: int, definition: dict[str, Any], created_by: str | None
     ) -> None:
         """Register or replace a version; running runs keep their revision."""
-        _SQL.upsert.execute(
+        _SQL.upsert.send(
             id=new_id(),
             namespace=namespace,
             name=name,
@@ -84,6 +84,10 @@ class DefinitionManager(VerbManager):
         row = _SQL.get.row(namespace=namespace, name=name, version=version)
         return _definition(row) if row else None
 
+    def stamp(self, namespace: str, name: str, version: int | None, tasks: Sequence[str]) -> tuple[Any, ...] | None:
+        """A value that changes when a definition, or a task definition among `tasks`, does; None without a definition."""
+        return _SQL.stamp.row(namespace=namespace, name=name, version=version, tasks=list(tasks))
+
     def find(self, namespace: str, name: str | None = None) -> list[StoredDefinition]:
         """All versions of one name, or of every name."""
         return [_definition(row) for row in _SQL.find.rows(namespace=namespace, name=name)]
@@ -95,7 +99,7 @@ class TaskDefinitionManager(VerbManager):
     @requires_transaction
     def upsert(self, namespace: str, name: str, definition: dict[str, Any]) -> None:
         """Register or replace a task definition; running runs keep what they started with."""
-        _TASK_SQL.upsert.execute(id=new_id(), namespace=namespace, name=name, definition=json.dumps(definition))
+        _TASK_SQL.upsert.send(id=new_id(), namespace=namespace, name=name, definition=json.dumps(definition))
 
     @requires_transaction
     def update(  # type: ignore[override]
@@ -127,7 +131,7 @@ class RevisionManager(VerbManager):
     def insert(self, digest: str, definition: dict[str, Any], task_definitions: dict[str, Any]) -> UUID:
         """Store a revision; two of the same content are harmless."""
         revision_id = new_id()
-        _REVISION_SQL.insert.execute(
+        _REVISION_SQL.insert.send(
             id=revision_id,
             digest=digest,
             definition=json.dumps(definition),

@@ -99,7 +99,7 @@ class ExecutionManager(VerbManager):
             {**{f: getattr(run, f) for f in NewExecution.__slots__}, "task_to_domain": run.task_to_domain or {}}
             for run in runs
         ]
-        _SQL.insert.execute(rows=json.dumps(rows))
+        _SQL.insert.send(rows=json.dumps(rows))
 
     @requires_transaction
     def lock(self, ids: Iterable[UUID]) -> list[LockedExecution]:

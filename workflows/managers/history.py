@@ -51,7 +51,7 @@ class HistoryManager(VerbManager):
                  "ref": e.ref, "data": e.data}
                 for i, e in enumerate(events)
             ]  # fmt: skip
-            _SQL.append.execute(rows=json.dumps(rows))
+            _SQL.append.send(rows=json.dumps(rows))
 
     def read(self, workflow_id: UUID, *, after: int = 0, batch: int = 500) -> list[Event]:
         """Events with seq above `after`, in order."""

@@ -184,17 +184,17 @@ class TaskManager(VerbManager):
     def restate(self, rows: Sequence[tuple[UUID, UUID, str]]) -> None:
         """Give consumed tasks (run, task, status) the status their pass decided."""
         data = [{"workflow_id": w, "id": t, "status": s} for w, t, s in rows]
-        _SQL.restate.execute(rows=json.dumps(data), workflow_ids=list({w for w, _, _ in rows}))
+        _SQL.restate.send(rows=json.dumps(data), workflow_ids=list({w for w, _, _ in rows}))
 
     @requires_transaction
     def update_open(self, rows: Sequence[dict[str, Any]]) -> None:
         """Update the bookkeeping of open operators."""
-        _SQL.update_open.execute(rows=json.dumps(rows), workflow_ids=list({row["workflow_id"] for row in rows}))
+        _SQL.update_open.send(rows=json.dumps(rows), workflow_ids=list({row["workflow_id"] for row in rows}))
 
     @requires_transaction
     def consume(self, tasks: Sequence[tuple[UUID, UUID]]) -> None:
         """Mark exactly the (run, task) rows a pass consumed. [INV-8]"""
-        _SQL.consume.execute(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])
+        _SQL.consume.send(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])
 
     @requires_transaction
     def cancel_open(self, workflow_ids: Sequence[UUID], reason: str | None) -> list[EndedTask]:
@@ -228,7 +228,7 @@ class TaskManager(VerbManager):
     @requires_transaction
     def touch(self, tasks: Sequence[tuple[UUID, UUID]]) -> None:
         """Show a heartbeat on (run, task) rows."""
-        _SQL.touch.execute(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])
+        _SQL.touch.send(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])
 
     def find(self, ids: Iterable[UUID]) -> dict[UUID, FoundTask]:
         """Where tasks are, known by their ids alone."""
@@ -247,9 +247,9 @@ class TaskManager(VerbManager):
         return [_view(row)[1] for row in _SQL.read_tasks.rows(workflow_id=workflow_id, ids=list(ids))]
 
     @requires_transaction
-    def unskip(self, tasks: Sequence[tuple[UUID, str, str, int]]) -> int:
+    def unskip(self, tasks: Sequence[tuple[UUID, str, str, int]]) -> None:
         """Let skipped (run, ref, iteration, attempt) rows be passed over, now that their turn has come."""
-        return _SQL.unskip.execute(
+        _SQL.unskip.send(
             workflow_ids=[x[0] for x in tasks],
             refs=[x[1] for x in tasks],
             iterations=[x[2] for x in tasks],

@@ -23,7 +23,7 @@ class TaskLogManager(VerbManager):
         rows = [
             {"id": new_id(), "workflow_id": w, "task_id": t, "log": log, "created_at": at} for w, t, log, at in lines
         ]
-        _SQL.append.execute(rows=json.dumps(rows))
+        _SQL.append.send(rows=json.dumps(rows))
 
     def read(self, task_id: UUID) -> list[tuple[str, datetime]]:
         """(line, time) of a task, in order."""

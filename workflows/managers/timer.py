@@ -47,22 +47,22 @@ class TimerManager(VerbManager):
     def insert(self, timers: Sequence[NewTimer]) -> None:
         """Arm timers."""
         rows = [{"id": new_id(), **{f: getattr(t, f) for f in NewTimer.__slots__}} for t in timers]
-        _SQL.insert.execute(rows=json.dumps(rows))
+        _SQL.insert.send(rows=json.dumps(rows))
 
     @requires_transaction
     def delete_for_tasks(self, tasks: Sequence[tuple[UUID, UUID]]) -> None:
         """Disarm every timer of (run, task) rows that ended. [INV-11]"""
-        _SQL.delete_for_tasks.execute(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])
+        _SQL.delete_for_tasks.send(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])
 
     @requires_transaction
     def delete_for_runs(self, workflow_ids: Sequence[UUID]) -> None:
         """Disarm every timer of runs that ended. [INV-11]"""
-        _SQL.delete_for_runs.execute(workflow_ids=list(workflow_ids))
+        _SQL.delete_for_runs.send(workflow_ids=list(workflow_ids))
 
     @requires_transaction
     def delete_for_leases(self, leases: Sequence[tuple[UUID, UUID, UUID]], kinds: Sequence[str]) -> None:
         """Disarm the timers that (run, task, token) leases armed, of the named kinds."""
-        _SQL.delete_for_leases.execute(
+        _SQL.delete_for_leases.send(
             workflow_ids=[x[0] for x in leases],
             ids=[x[1] for x in leases],
             tokens=[x[2] for x in leases],
@@ -72,7 +72,7 @@ class TimerManager(VerbManager):
     @requires_transaction
     def postpone(self, leases: Sequence[tuple[UUID, UUID, UUID, int]]) -> None:
         """Restart the response deadline of (run, task, token, seconds); no other deadline moves."""
-        _SQL.postpone.execute(
+        _SQL.postpone.send(
             workflow_ids=[x[0] for x in leases],
             ids=[x[1] for x in leases],
             tokens=[x[2] for x in leases],
@@ -91,4 +91,4 @@ class TimerManager(VerbManager):
     @requires_transaction
     def record_failure(self, timer_id: UUID, error: str, *, max_attempts: int) -> None:
         """Back a failing timer off, by itself. [INV-13]"""
-        _SQL.record_failure.execute(id=timer_id, error=error[:2000], max_attempts=max_attempts)
+        _SQL.record_failure.send(id=timer_id, error=error[:2000], max_attempts=max_attempts)

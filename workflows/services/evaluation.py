@@ -16,6 +16,7 @@ import structlog
 from orchestrator.conf import conf
 from orchestrator.db.hints import DECIDE, hint
 from orchestrator.db.ids import new_id
+from orchestrator.db.sql import batch
 from orchestrator.db.transactions import transaction
 from orchestrator.scripts import evaluate_script
 from workflows.engine.blueprint import Blueprint
@@ -154,7 +155,9 @@ def evaluate(claim: Claim, parents: set[UUID] | None = None) -> PassResult:
                 back.append((requests[item.run.id], parent))
             else:
                 now.append(item)
-        again = apply_decisions(now) | {item.run.id for item in now if item.decision.again}
+        with batch():
+            again = apply_decisions(now)
+        again |= {item.run.id for item in now if item.decision.again}
         if back:
             DecideQueue.sql.put_back(back)
         if again:

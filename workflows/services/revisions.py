@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from orchestrator.db import json
+from orchestrator.db.transactions import after_commit
 from orchestrator.errors import NotFound
 from workflows.engine.blueprint import Blueprint, compile
 from workflows.models import Revision, TaskDefinition, WorkflowDefinition
@@ -16,23 +18,56 @@ _BLUEPRINTS: dict[UUID, Blueprint] = {}
 _KEEP = 2000
 
 
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """What a name resolved to while its stamp stands."""
+
+    tasks: tuple[str, ...]
+    stamp: tuple[Any, ...]
+    revision_id: UUID
+    definition: dict[str, Any]
+
+
+_RESOLVED: dict[tuple[str, str, int | None], _Resolved] = {}
+
+
 def resolve_revision(
     namespace: str, name: str, version: int | None = None, definition: dict[str, Any] | None = None
 ) -> tuple[UUID, dict[str, Any]]:
     """(revision id, frozen definition) of a name, or of a definition given inline; needs a transaction.
 
-    Raises NotFound when there is no such definition.
+    A definition that did not change since this process last resolved it costs one query. Raises NotFound.
     """
-    if definition is None:
-        stored = WorkflowDefinition.sql.get(namespace, name, version)
-        if stored is None:
-            raise NotFound(missing(name, version), name=name)
-        definition = {**stored.definition, "name": stored.name, "version": stored.version}
-    frozen = _freeze_children(namespace, definition)
-    names = sorted({task["name"] for task in every_task(frozen) if isinstance(task.get("name"), str)})
+    if definition is not None:
+        frozen = _freeze_children(namespace, definition)
+        return _store(namespace, frozen, _task_names(frozen)), frozen
+    known = _RESOLVED.get((namespace, name, version))
+    if known is not None and WorkflowDefinition.sql.stamp(namespace, name, version, known.tasks) == known.stamp:
+        return known.revision_id, known.definition
+    stored = WorkflowDefinition.sql.get(namespace, name, version)
+    if stored is None:
+        raise NotFound(missing(name, version), name=name)
+    complete = {**stored.definition, "name": stored.name, "version": stored.version}
+    frozen = _freeze_children(namespace, complete)
+    tasks = _task_names(frozen)
+    stamp = WorkflowDefinition.sql.stamp(namespace, name, version, tasks)  # before what it vouches for is read
+    revision_id = _store(namespace, frozen, tasks)
+    if frozen is complete and stamp is not None and stamp[1] == stored.updated_at:
+        # Only once the revision is committed; a child's latest version may change without our stamp.
+        resolved = _Resolved(tasks, stamp, revision_id, frozen)
+        after_commit(lambda: _RESOLVED.__setitem__((namespace, name, version), resolved))
+    return revision_id, frozen
+
+
+def _store(namespace: str, frozen: dict[str, Any], names: Sequence[str]) -> UUID:
+    """The revision of a definition and of its task definitions as they are now."""
     tasks = {found.name: found.definition for found in TaskDefinition.sql.find(namespace, names)}
     digest = hashlib.sha256(json.dumps([frozen, tasks]).encode()).hexdigest()
-    return Revision.sql.find(digest) or Revision.sql.insert(digest, frozen, tasks), frozen
+    return Revision.sql.find(digest) or Revision.sql.insert(digest, frozen, tasks)
+
+
+def _task_names(definition: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(sorted({task["name"] for task in every_task(definition) if isinstance(task.get("name"), str)}))
 
 
 def missing(name: str, version: int | None) -> str:

@@ -17,6 +17,7 @@ from orchestrator.conf import conf
 from orchestrator.db import json
 from orchestrator.db.hints import DECIDE, hint
 from orchestrator.db.ids import id_time, new_id
+from orchestrator.db.sql import batch
 from orchestrator.db.transactions import in_transaction, joined, savepoint
 from orchestrator.errors import Conflict, IdempotencyMismatch, Invalid, StartInProgress
 from workflows.engine.state import WorkflowStatus
@@ -161,10 +162,11 @@ def _insert(request: StartRequest, workflow_id: UUID) -> None:
         depth=request.depth,
         created_by=request.created_by,
     )
-    Execution.sql.insert([run])
-    arm_deadline(request.namespace, workflow_id, definition)
     event = {"name": run.name, "version": run.version, "correlationId": run.correlation_id}
-    HistoryEvent.sql.append([NewEvent(workflow_id, "workflow.started", event)])
+    with batch():
+        Execution.sql.insert([run])
+        arm_deadline(request.namespace, workflow_id, definition)
+        HistoryEvent.sql.append([NewEvent(workflow_id, "workflow.started", event)])
     hint(DECIDE)
 
 

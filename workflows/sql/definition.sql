@@ -20,6 +20,16 @@ SELECT name, version, definition, created_at, updated_at, created_by FROM workfl
  WHERE namespace = %(namespace)s AND name = %(name)s AND (%(version)s::integer IS NULL OR version = %(version)s)
  ORDER BY version DESC LIMIT 1
 
+-- name: stamp
+-- What a start resolved before is still right while nothing of this has changed: the version (null: the latest), and the
+-- task definitions it names.
+SELECT d.version, d.updated_at, t.number, t.latest
+  FROM (SELECT version, updated_at FROM workflows_workflowdefinition
+         WHERE namespace = %(namespace)s AND name = %(name)s AND (%(version)s::integer IS NULL OR version = %(version)s)
+         ORDER BY version DESC LIMIT 1) d
+ CROSS JOIN (SELECT count(*) AS number, max(updated_at) AS latest FROM workflows_taskdefinition
+              WHERE namespace = %(namespace)s AND name = ANY(%(tasks)s::text[])) t
+
 -- name: find
 -- Name null means all.
 SELECT name, version, definition, created_at, updated_at, created_by FROM workflows_workflowdefinition
