@@ -154,6 +154,7 @@ class Update(TextView):
     """Report a task; answers its id. A late result is accepted and changes nothing."""
 
     permission = "work"
+    lenient = True
 
     @extend_schema(operation_id="update_task", request=OBJECT, responses=TEXT_ANSWER)
     def post(self, request: Request) -> Response:
@@ -164,6 +165,7 @@ class UpdateV2(View):
     """Report a task; answers the next one of its type for the same worker, or 204."""
 
     permission = "work"
+    lenient = True
 
     @extend_schema(operation_id="update_task_v2", request=OBJECT, responses={**OBJECT_ANSWER, 204: None})
     def post(self, request: Request) -> HttpResponse:
@@ -180,6 +182,7 @@ class UpdateBatch(View):
     """Report many tasks in one transaction; each gets its own answer."""
 
     permission = "work"
+    lenient = True
 
     @extend_schema(operation_id="update_tasks", request=LIST, responses=LIST_ANSWER)
     def post(self, request: Request) -> Response:
@@ -195,6 +198,7 @@ class UpdateByRef(TextView):
     """End the open task of a reference; answers its id, or nothing when none is open."""
 
     permission = "work"
+    lenient = True
 
     @extend_schema(operation_id="update_task_by_ref", request=OBJECT, responses=TEXT_ANSWER)
     def post(self, request: Request, workflow_id: str, ref: str, status: str) -> Response:
@@ -205,6 +209,7 @@ class UpdateByRefSync(View):
     """The same, answering the run."""
 
     permission = "work"
+    lenient = True
 
     @extend_schema(operation_id="update_task_by_ref_sync", request=OBJECT, responses=OBJECT_ANSWER)
     def post(self, request: Request, workflow_id: str, ref: str, status: str) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import Any
 
@@ -67,13 +68,26 @@ class AnyJSONParser(BaseParser):
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         raw = stream.read()
-        return load(raw) if raw.strip() else None
+        lenient = getattr((parser_context or {}).get("view"), "lenient", False)
+        return load(raw, lenient=lenient) if raw.strip() else None
 
 
-def load(raw: bytes) -> Any:
-    """The value of a request body; raises Invalid with the position of a mistake."""
+_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+
+
+def load(raw: bytes, *, lenient: bool = False) -> Any:
+    """The value of a request body; raises Invalid with the position of a mistake.
+
+    Characters that cannot be stored are refused, or replaced when `lenient`: a worker's result must not be lost.
+    """
     try:
-        return json.loads(raw)
+        value = json.loads(raw)
+        if not _SUSPECT.search(raw):
+            return value
+        if lenient:
+            return json.clean(value)
+        json.dumps(value)
+        return value
     except (ValueError, RecursionError) as error:
         position = f"line {getattr(error, 'lineno', '?')}, column {getattr(error, 'colno', '?')}"
         raise Invalid(f"The body is not valid JSON: {error} ({position}).") from None

@@ -17,6 +17,8 @@ class View(APIView):
     """A view of the API; `permission` is what a caller needs."""
 
     permission: str | None = None
+    lenient = False
+    """Whether characters that cannot be stored are replaced in the body, rather than refused."""
 
     @property
     def who(self) -> access.Principal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import orjson
@@ -35,7 +36,9 @@ def _slow_dumps(value: Any) -> str:
     return text
 
 
-def _unknown(value: Any) -> str:
+def _unknown(value: Any) -> Any:
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     if hasattr(value, "isoformat"):
         return str(value.isoformat())
     if hasattr(value, "hex"):
@@ -55,14 +58,39 @@ def _has_nul(text: str) -> bool:
     return False
 
 
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def clean(value: Any) -> Any:
+    """The value with U+FFFD for each NUL and lone surrogate: for results that must not be lost over a character."""
+    if isinstance(value, str):
+        return _UNSTORABLE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(key): clean(item) for key, item in value.items()}
+    return value
+
+
 def loads(data: bytes | str | None) -> Any:
     """The value of a jsonb column or a request body; integers of any size stay exact."""
     if data is None:
         return None
     text = data.encode() if isinstance(data, str) else data
     if _BIG_INTEGER.search(text):
-        return json.loads(text)
-    return orjson.loads(text)
+        return _slow_loads(text)
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return _slow_loads(text)  # it may hold a lone surrogate, which is for the caller to refuse or replace
+
+
+def _slow_loads(text: bytes) -> Any:
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def decode(row: tuple[Any, ...], first: int, end: int) -> list[Any]:
