@@ -17,7 +17,9 @@ def demo_call(committed: None, settings: Any) -> Call:
     settings.OSTINATO = {**settings.OSTINATO, "DEMO_OPEN": True}
     client = Client(raise_request_exception=False)
 
-    def request(method: str, path: str, body: Any = None, raw: bytes | None = None, type_: str = "application/json") -> HttpResponse:
+    def request(
+        method: str, path: str, body: Any = None, raw: bytes | None = None, type_: str = "application/json"
+    ) -> HttpResponse:
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         return client.generic(method, path, data, content_type=type_)
 

@@ -61,7 +61,11 @@ def test_a_request_that_was_forwarded_is_not_the_demo(call: Call) -> None:
 
 
 def test_unknown_paths_and_methods_are_json(call: Call) -> None:
-    for method, path, status in (("GET", "/api/definitely/not", 404), ("POST", "/api/token", 404), ("PATCH", "/api/workflow", 405)):
+    for method, path, status in (
+        ("GET", "/api/definitely/not", 404),
+        ("POST", "/api/token", 404),
+        ("PATCH", "/api/workflow", 405),
+    ):
         response = call(method, path)
         assert response.status_code == status
         body = json.loads(response.content)
@@ -143,6 +147,10 @@ def test_another_namespaces_objects_are_not_found(call: Call, settings: Any) -> 
 
     definitions.register("elsewhere", {"name": "other", "version": 1, "tasks": [flows.simple("a")]}, overwrite=True)
     run = start(StartRequest("other", namespace="elsewhere"))
-    for method, path in (("GET", f"/api/workflow/{run}"), ("DELETE", f"/api/workflow/{run}"), ("GET", "/api/metadata/workflow/other")):
+    for method, path in (
+        ("GET", f"/api/workflow/{run}"),
+        ("DELETE", f"/api/workflow/{run}"),
+        ("GET", "/api/metadata/workflow/other"),
+    ):
         assert call(method, path).status_code == 404
     assert Execution.objects.get(id=run).status == "RUNNING"

@@ -22,7 +22,10 @@ def started(call: Call, *tasks: dict[str, Any]) -> str:
 
 
 def test_empty_polls(call: Call) -> None:
-    assert (call("GET", "/api/tasks/poll/nobody").status_code, call("GET", "/api/tasks/poll/nobody").content) == (204, b"")
+    assert (call("GET", "/api/tasks/poll/nobody").status_code, call("GET", "/api/tasks/poll/nobody").content) == (
+        204,
+        b"",
+    )
     response = call("GET", "/api/tasks/poll/batch/nobody?count=3&timeout=&workerid=&domain=")
     assert (response.status_code, body(response)) == (200, [])
 
@@ -51,7 +54,13 @@ def test_a_late_result_is_accepted_changes_nothing_and_is_kept(call: Call) -> No
     run = started(call, flows.simple("a", queue))
     (task,) = body(call("GET", f"/api/tasks/poll/batch/{queue}?workerid=w"))
     assert call("DELETE", f"/api/workflow/{run}?reason=enough").status_code == 200
-    result = {"taskId": task["taskId"], "workflowInstanceId": run, "workerId": "w", "status": "COMPLETED", "outputData": {}}
+    result = {
+        "taskId": task["taskId"],
+        "workflowInstanceId": run,
+        "workerId": "w",
+        "status": "COMPLETED",
+        "outputData": {},
+    }
     assert call("POST", "/api/tasks", result).status_code == 200
     assert call("POST", "/api/tasks", {**result, "leaseToken": task["leaseToken"]}).status_code == 409
     assert body(call("GET", f"/api/tasks/{task['taskId']}"))["status"] == "CANCELED"
@@ -91,6 +100,11 @@ def test_a_result_is_not_lost_over_a_character_that_cannot_be_stored(call: Call)
     queue = flows.unique("q")
     run = started(call, flows.simple("a", queue))
     (task,) = body(call("GET", f"/api/tasks/poll/batch/{queue}?workerid=w"))
-    result = {"taskId": task["taskId"], "workflowInstanceId": run, "status": "COMPLETED", "outputData": {"t": "a\0b\ud800"}}
+    result = {
+        "taskId": task["taskId"],
+        "workflowInstanceId": run,
+        "status": "COMPLETED",
+        "outputData": {"t": "a\0b\ud800"},
+    }
     assert call("POST", "/api/tasks", result).status_code == 200
     assert body(call("GET", f"/api/workflow/{run}"))["output"] == {"t": "a\ufffdb\ufffd"}
