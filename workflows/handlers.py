@@ -22,11 +22,16 @@ def start_child(event: ClaimedEvent) -> None:
 
 
 def start_workflow(event: ClaimedEvent) -> None:
-    """Start the run of a START_WORKFLOW task, apart from its starter."""
+    """Start the run of a START_WORKFLOW task, and end that task: well, or with the reason why it cannot start."""
     payload = event.payload
     key = f"{payload['starter_workflow_id']}:{payload['ref']}:{payload['iteration']}:{payload['attempt']}"
     key += f":{payload['workflow_id']}"  # a rerun of the starter makes the same attempt anew
-    start(_request(event, payload["workflow_id"], "start", key))
+    try:
+        start(_request(event, payload["workflow_id"], "start", key))
+    except (NotFound, Invalid) as error:
+        children.end_starter(payload, _explain(error))
+    else:
+        children.end_starter(payload)
 
 
 def start_failure_workflow(event: ClaimedEvent) -> None:

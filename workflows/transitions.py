@@ -250,6 +250,9 @@ def run_end(
     root_ended: bool = False,
 ) -> tuple[LockedExecution, RunEnd]:
     """An element of `end_runs`; mints the failure workflow's id, so that the run can name it."""
+    failure_id = new_id() if failure_workflow else None
+    if failure_id is not None and isinstance(output, dict):
+        output = {**output, "conductor.failure_workflow": str(failure_id)}
     end = RunEnd(
         run.id,
         status,
@@ -257,7 +260,7 @@ def run_end(
         reason,
         failed_refs,
         variables,
-        new_id() if failure_workflow else None,
+        failure_id,
         root_ended,
         failure_workflow_name=failure_workflow["name"] if failure_workflow else None,
         failure_workflow_version=failure_workflow.get("version") if failure_workflow else None,

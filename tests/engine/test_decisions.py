@@ -92,12 +92,15 @@ def test_a_child_given_inline_keeps_its_own_expressions() -> None:
     assert (payload["definition"], payload["name"]) == (inner, "c")
 
 
-def test_a_started_workflow_is_named_at_once_and_not_waited_for() -> None:
+def test_a_started_workflow_is_named_at_once_and_waited_for_only_until_it_has_started() -> None:
     start = task("START_WORKFLOW", "s", inputParameters={"startWorkflow": {"name": "other", "input": {"x": 1}}})
     r = run(start, simple("z", inputParameters={"id": "${s.output.workflowId}"}))
     effect = r.made[0].effects[0]
     assert (effect.topic, effect.payload["name"], effect.payload["input"]) == ("workflow.start", "other", {"x": 1})
-    assert r.open("z").input == {"id": str(effect.payload["workflow_id"])}
+    named = {"workflowId": str(effect.payload["workflow_id"])}
+    assert (r.open("s").output, effect.payload["starter_task_id"]) == (named, r.open("s").id)
+    r.finish("s", named)
+    assert r.open("z").input == {"id": named["workflowId"]}
 
 
 def test_wait_until_a_moment_and_iso_durations() -> None:

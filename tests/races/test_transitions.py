@@ -154,6 +154,30 @@ def test_a_cascade_that_overtakes_the_childs_start_leaves_no_orphan() -> None:
     assert not Execution.objects.filter(parent_workflow_id=run).exists()
 
 
+def test_a_started_workflow_exists_when_its_task_has_ended() -> None:
+    leaf = flows.register(flows.simple("leaf"))
+    start = {
+        "name": "s", "taskReferenceName": "s", "type": "START_WORKFLOW",
+        "inputParameters": {"startWorkflow": {"name": leaf, "input": {"x": 1}}},
+    }  # fmt: skip
+    run = flows.start(flows.register(start))
+    flows.drain()
+    assert flows.status(run) == "COMPLETED"
+    started = Execution.objects.get(id=Execution.objects.get(id=run).output["workflowId"])
+    assert (started.name, started.input, started.parent_workflow_id) == (leaf, {"x": 1}, None)
+
+
+def test_a_start_that_cannot_be_fails_its_task_with_the_reason() -> None:
+    start = {
+        "name": "s", "taskReferenceName": "s", "type": "START_WORKFLOW",
+        "inputParameters": {"startWorkflow": {"name": "nobody"}},
+    }  # fmt: skip
+    run = flows.start(flows.register(start))
+    flows.drain()
+    assert flows.status(run) == "FAILED"
+    assert "No such workflow found by name: nobody" in (Task.objects.get(workflow_id=run).reason or "")
+
+
 @pytest.mark.invariant("INV-6c")
 def test_a_child_start_that_is_delivered_twice_starts_one_child() -> None:
     leaf = flows.register(flows.simple("leaf"))

@@ -35,6 +35,16 @@ def refuse(namespace: str, payload: dict[str, Any], reason: str) -> None:
         hint(DECIDE)
 
 
+def end_starter(payload: dict[str, Any], refusal: str | None = None) -> None:
+    """End the START_WORKFLOW task whose run has started, or never can."""
+    starter, task = UUID(payload["starter_workflow_id"]), UUID(payload["starter_task_id"])
+    status = TaskStatus.FAILED_WITH_TERMINAL_ERROR if refusal else TaskStatus.COMPLETED
+    with transaction():
+        DecideQueue.sql.enqueue([starter])
+        end_tasks([TaskEnd(task, starter, status, None, refusal)])
+        hint(DECIDE)
+
+
 def terminate(namespace: str, payload: dict[str, Any]) -> None:
     """End a child whose parent ended; one that has not started gives its key away, so that a late start is absorbed."""
     child = UUID(payload["workflow_id"])

@@ -77,5 +77,5 @@ SELECT e.id FROM workflows_execution e
    AND NOT EXISTS (SELECT 1 FROM workflows_timer t WHERE t.workflow_id = e.id AND NOT t.quarantined)
    AND NOT EXISTS (SELECT 1 FROM dispatch_queuedtask d WHERE d.workflow_id = e.id)
    AND NOT EXISTS (SELECT 1 FROM workflows_task t WHERE t.workflow_id = e.id AND t.ended_at IS NULL
-                    AND t.type IN ('WAIT', 'HUMAN', 'SUB_WORKFLOW'))
+                    AND t.type IN ('WAIT', 'HUMAN', 'SUB_WORKFLOW', 'START_WORKFLOW'))
  ORDER BY e.id LIMIT %(batch)s

@@ -24,7 +24,7 @@ _STARTS: dict[str, Callable[[Start], None]] = {
     "NOOP": settling.noop,
     "SET_VARIABLE": settling.set_variable,
     "TERMINATE": settling.terminate,
-    "START_WORKFLOW": settling.start_workflow,
+    "START_WORKFLOW": waiting.start_workflow,
     "SWITCH": switches.switch,
     "DECISION": switches.switch,
     "WAIT": waiting.wait,

@@ -82,3 +82,30 @@ def _param(start: Start) -> tuple[dict[str, Any], dict[str, Any] | None]:
     if definition is not None and not isinstance(definition, dict):
         raise TaskError("subWorkflowParam.workflowDefinition: expected an object")
     return param, definition
+
+
+def start_workflow(start: Start) -> None:
+    """Start another run apart from this one; the task ends when that run has started, its id is known at once."""
+    given = start.inputs()
+    request = given.get("startWorkflow")
+    if not isinstance(request, dict) or not isinstance(request.get("name"), str):
+        raise TaskError("inputParameters.startWorkflow: expected an object with a name")
+    run, child = start.pass_.state.workflow, start.pass_.state.new_id()
+    payload = {
+        "workflow_id": child,
+        "starter_workflow_id": run.id,
+        "starter_task_id": start.id,
+        "ref": start.node.ref,
+        "iteration": start.iteration,
+        "attempt": start.attempt,
+        "name": request["name"],
+        "version": request.get("version"),
+        "definition": request.get("workflowDef"),
+        "input": request.get("input") or {},
+        "correlation_id": request.get("correlationId") or run.correlation_id,
+        "task_to_domain": request.get("taskToDomain") or run.task_to_domain,
+        "priority": request.get("priority") or run.priority,
+        "delay_seconds": start.initial_delay(),
+    }
+    effect = Effect("workflow.start", payload)
+    start.row(TaskStatus.IN_PROGRESS, input=given, output={"workflowId": str(child)}, effects=(effect,))
