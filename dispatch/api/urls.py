@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from dispatch.api import tasks
+from workflows.api import executing
 
 urlpatterns = [
     path("tasks", tasks.Update.as_view()),
@@ -22,6 +23,8 @@ urlpatterns = [
     path("tasks/queue/requeue/<str:name>", tasks.Requeue.as_view()),
     path("tasks/<str:task_id>/log", tasks.Log.as_view()),
     path("tasks/<str:task_id>/heartbeat", tasks.Heartbeat.as_view()),
+    path("tasks/<str:workflow_id>/<str:status>/signal", executing.Signal.as_view()),
+    path("tasks/<str:workflow_id>/<str:status>/signal/sync", executing.SignalSync.as_view()),
     path("tasks/<str:workflow_id>/<str:ref>/<str:status>/sync", tasks.UpdateByRefSync.as_view()),
     path("tasks/<str:workflow_id>/<str:ref>/<str:status>", tasks.UpdateByRef.as_view()),
     path("tasks/<str:task_id>", tasks.Task.as_view()),

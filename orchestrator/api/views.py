@@ -52,7 +52,7 @@ def flag(request: Request, name: str, default: bool = False) -> bool:
     raise Invalid(problems=[(name, f"expected true or false, got {value!r}")])
 
 
-def number(request: Request, name: str, default: int, *, least: int = 0, most: int | None = None) -> int:
+def number(request: Request, name: str, default: int, *, least: int = 0, most: int = 2**31 - 1) -> int:
     """A whole number among the query parameters."""
     value = text(request, name)
     if value is None:
@@ -61,9 +61,8 @@ def number(request: Request, name: str, default: int, *, least: int = 0, most: i
         found = int(value)
     except ValueError:
         found = least - 1
-    if found < least or (most is not None and found > most):
-        upper = "" if most is None else f" to {most}"
-        raise Invalid(problems=[(name, f"expected a whole number from {least}{upper}, got {value!r}")])
+    if found < least or found > most:
+        raise Invalid(problems=[(name, f"expected a whole number from {least} to {most}, got {value!r:.40}")])
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from workflows.api import metadata, workflows
+from workflows.api import executing, metadata, workflows
 from workflows.api.bulk import METHODS, bulk_view
 
 urlpatterns = [
@@ -20,6 +20,8 @@ urlpatterns = [
     path("metadata/taskdefs/<str:name>", metadata.TaskDefinition.as_view()),
     path("workflow", workflows.StartByBody.as_view()),
     path("workflow/search", workflows.Search.as_view()),
+    path("workflow/execute/<str:name>", executing.Execute.as_view()),
+    path("workflow/execute/<str:name>/<int:version>", executing.ExecuteVersion.as_view()),
     path("workflow/test", workflows.TestRun.as_view()),
     *[path(f"workflow/bulk/{action}", bulk_view(action).as_view()) for action in METHODS],
     path("workflow/decide/<str:workflow_id>", workflows.Decide.as_view()),

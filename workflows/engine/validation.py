@@ -22,7 +22,7 @@ def validate(definition: Any) -> list[Problem]:
     if not isinstance(definition.get("name"), str) or not definition["name"].strip():
         problems.append(Problem("name", "WorkflowDef name cannot be null or empty"))
     version = definition.get("version", 1)
-    if version is not None and (type(version) is not int or version < 1):
+    if version is not None and (type(version) is not int or not 1 <= version < 2**31):
         problems.append(Problem("version", f"expected a whole number from 1, got {version!r}"))
     problems += _fields(definition, _WORKFLOW_SHAPES, "")
     policy = definition.get("timeoutPolicy")

@@ -30,6 +30,7 @@ from workflows.services.revisions import resolve_revision
 
 STRATEGIES = ("FAIL", "RETURN_EXISTING", "FAIL_ON_RUNNING")
 USER = "user"
+MOST_VERSION = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ def _check(request: StartRequest) -> None:
         problems.append(("name", "Workflow name cannot be null or empty"))
     if not isinstance(request.input, dict):
         problems.append(("input", f"expected an object, got {type(request.input).__name__}"))
+    if request.version is not None and (type(request.version) is not int or not 1 <= request.version <= MOST_VERSION):
+        problems.append(("version", f"expected a whole number from 1 to {MOST_VERSION}, got {request.version!r}"))
     if type(request.priority) is not int or not 0 <= request.priority <= 99:
         problems.append(("priority", f"expected a whole number from 0 to 99, got {request.priority!r}"))
     if request.idempotency_strategy not in STRATEGIES:
