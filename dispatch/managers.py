@@ -158,6 +158,11 @@ class TaskQueueManager(VerbManager):
         """End the delays of a run's waiting tasks."""
         return _SQL.make_visible.execute(workflow_id=workflow_id)
 
+    def ready(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        """(namespace, queue) -> tasks that are ready, counted up to a hundred; queues without any are left out."""
+        rows = _SQL.ready.rows(namespaces=[key[0] for key in keys], queues=[key[1] for key in keys])
+        return {(row[0], row[1]): row[2] for row in rows if row[2]}
+
     def sizes(self, namespace: str, queues: Sequence[str] | None = None) -> dict[str, tuple[int, int]]:
         """Queue -> (waiting, leased)."""
         rows = _SQL.sizes.rows(namespace=namespace, queues=None if queues is None else list(queues))

@@ -19,8 +19,9 @@ from channels.auth import AuthMiddlewareStack
 from channels.routing import URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 
+from dispatch.native.handlers import Workers
 from orchestrator.web.lifespan import Message, Receive, Send, lifespan
-from orchestrator.web.native import router
+from orchestrator.web.native import Request, Route, router
 from orchestrator.web.wsgi_bridge import DjangoInThreads
 
 _THREADS = int(os.environ.get("OSTINATO_WEB_THREADS", "8"))
@@ -33,13 +34,14 @@ class Application:
         self._django = DjangoInThreads(django_handler, threads=_THREADS)
         self._websockets = _websockets()
         lifespan.on_shutdown(self._django.close)
+        Workers().add_to(router)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """The ASGI callable."""
         kind = scope["type"]
         if kind == "http":
             found = router.match(scope["method"], scope["path"])
-            if found is None:
+            if found is None or not _accepted(found[0], scope, receive):
                 await self._django(scope, receive, send)
             else:
                 await router.answer(*found, scope, receive, send)
@@ -55,6 +57,10 @@ class Application:
             if not str(error).startswith("No route found"):
                 raise
             await send({"type": "websocket.close", "code": 4404})
+
+
+def _accepted(route: Route, scope: Message, receive: Receive) -> bool:
+    return route.accepts is None or route.accepts(Request(scope, receive))
 
 
 def _websockets() -> Any:

@@ -33,6 +33,9 @@ from workflows.wire import parse_uuid, started_json, task_json, task_summary
 
 STATUSES = ("IN_PROGRESS", "COMPLETED", "FAILED", "FAILED_WITH_TERMINAL_ERROR", "CANCELED")
 MOST_LOGS = 100
+MOST_BATCH = 1000
+MOST_POLL_MILLIS = 30_000
+MOST_SECONDS = 2**31 - 1
 
 
 def handed_out(tasks: list[StartedTask], worker_id: str) -> list[dict[str, Any]]:
@@ -59,8 +62,11 @@ def task_report(given: Any) -> TaskReport:
     if output is not None and not isinstance(output, dict):
         problems.append(("outputData", f"expected an object, got {type(output).__name__}"))
     callback = given.get("callbackAfterSeconds") or 0
-    if type(callback) not in (int, float) or callback < 0:
+    if type(callback) not in (int, float) or not 0 <= callback <= MOST_SECONDS:
         problems.append(("callbackAfterSeconds", f"expected a number of seconds, got {callback!r}"))
+    worker = given.get("workerId")
+    if worker is not None and not isinstance(worker, str):
+        problems.append(("workerId", f"expected a text, got {type(worker).__name__}"))
     token = given.get("leaseToken")
     if token and parse_uuid(token) is None:
         problems.append(("leaseToken", f"expected a token, got {token!r}"))
@@ -143,9 +149,9 @@ class PollBatch(View):
             self.who.namespace,
             name,
             text(request, "domain"),
-            batch=number(request, "count", 1, least=1, most=1000),
+            batch=number(request, "count", 1, least=1, most=MOST_BATCH),
             worker_id=worker,
-            seconds=number(request, "timeout", 100, most=30_000) / 1000,
+            seconds=number(request, "timeout", 100, most=MOST_POLL_MILLIS) / 1000,
         )
         return Response(handed_out(found, worker))
 

@@ -6,7 +6,7 @@ Every write by a holder carries its lease token.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -280,3 +280,13 @@ def read_logs(task_id: UUID) -> list[tuple[str, datetime]]:
 def queue_sizes(namespace: str, queues: Sequence[str] | None = None) -> dict[str, tuple[int, int]]:
     """Queue -> (waiting, leased)."""
     return QueuedTask.sql.sizes(namespace, queues)
+
+
+def ready(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """(namespace, queue) -> tasks that are ready to be leased, counted up to a hundred."""
+    return QueuedTask.sql.ready(keys)
+
+
+def find_tasks(ids: Iterable[UUID]) -> dict[UUID, FoundTask]:
+    """Where tasks are, and on which queue they were."""
+    return Task.sql.find(ids)

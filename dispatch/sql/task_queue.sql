@@ -136,6 +136,15 @@ SELECT id, lease_token, worker_id FROM dispatch_queuedtask WHERE id = ANY(%(ids)
 UPDATE dispatch_queuedtask SET visible_at = now()
  WHERE workflow_id = %(workflow_id)s AND lease_token IS NULL AND visible_at > now()
 
+-- name: ready
+-- For parked polls: how many tasks are ready in each queue, counted up to a hundred.
+SELECT u.namespace, u.queue, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM dispatch_queuedtask q
+         WHERE q.namespace = u.namespace AND q.queue = u.queue AND q.lease_token IS NULL AND q.visible_at <= now()
+         LIMIT 100) AS counted)
+  FROM unnest(%(namespaces)s::text[], %(queues)s::text[]) AS u(namespace, queue)
+
 -- name: sizes
 SELECT queue, count(*) FILTER (WHERE lease_token IS NULL), count(*) FILTER (WHERE lease_token IS NOT NULL)
   FROM dispatch_queuedtask WHERE namespace = %(namespace)s AND (%(queues)s::text[] IS NULL OR queue = ANY(%(queues)s::text[]))

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import structlog
+from django.db import DatabaseError, DataError
 from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
@@ -138,8 +139,9 @@ def error_body(code: str, message: str, status: int, *, retryable: bool = False,
 
 def error_response(error: Exception, context: Any) -> Response:
     """The answer to an exception; what is no refusal is logged and answered without its text."""
-    if isinstance(error, OstinatoError):
-        return _domain_error(error)
+    refused = refusal(error)
+    if refused is not None:
+        return _response(refused)
     if isinstance(error, (Http404, exceptions.NotFound)):
         return _response(error_body("NOT_FOUND", "There is nothing at this path.", 404))
     if isinstance(error, exceptions.APIException):
@@ -149,13 +151,25 @@ def error_response(error: Exception, context: Any) -> Response:
     return _response(error_body("INTERNAL_ERROR", "The server failed; the error is in its log.", 500, retryable=True))
 
 
-def _domain_error(error: OstinatoError) -> Response:
+def _is_unstorable(error: DatabaseError) -> bool:
+    """Whether PostgreSQL, or psycopg before it is asked, refused a value: names of paths and queries come so far unchecked."""
+    state = getattr(error.__cause__, "sqlstate", None) or ""
+    return isinstance(error, DataError) or state.startswith("22") or state == "54000"
+
+
+def refusal(error: Exception) -> dict[str, Any] | None:
+    """The body of a refusal, with its status in it; None for an error that is ours."""
+    if isinstance(error, DatabaseError) and _is_unstorable(error):
+        log.warning("value_refused", error=str(error)[:200])
+        return error_body("INVALID", "A value cannot be stored: it is out of range, too long or has a NUL.", 400)
+    if not isinstance(error, OstinatoError):
+        return None
     status = STATUSES.get(error.code, 400)
     problems = error.problems if isinstance(error, Invalid) else ()
     message = error.message
     if problems:
         message += " " + "; ".join(f"{path}: {text}" for path, text in problems[:5])
-    return _response(error_body(error.code, message, status, retryable=error.retryable, problems=problems))
+    return error_body(error.code, message, status, retryable=error.retryable, problems=problems)
 
 
 def _response(body: dict[str, Any]) -> Response:

@@ -68,12 +68,16 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One entry of the table; `permission` names what the caller must hold, None means open to all."""
+    """One entry of the table; `permission` names what the caller must hold, None means open to all.
+
+    A request that `accepts` declines is Django's to answer.
+    """
 
     method: str
     path: str
     handler: Handler
     permission: str | None = None
+    accepts: Callable[[Request], bool] | None = None
 
 
 class Router:

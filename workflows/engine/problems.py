@@ -16,6 +16,10 @@ WORKFLOW_FIELDS = frozenset(
 )  # fmt: skip
 
 
+MOST = 2**31 - 1
+"""The largest whole number of a definition: what the database's integers and the calendar can hold."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One problem; `path` is like `tasks[2].inputParameters.x`."""

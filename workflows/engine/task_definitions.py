@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflows.engine.problems import Problem
+from workflows.engine.problems import MOST, Problem
 
 _TASK_DEFINITION_NUMBERS = {
     "retryCount": 0, "retryDelaySeconds": 0, "timeoutSeconds": 0, "totalTimeoutSeconds": 0, "pollTimeoutSeconds": 0,
@@ -24,8 +24,8 @@ def validate_task_definition(definition: dict[str, Any]) -> list[Problem]:
         problems.append(Problem("name", "TaskDef name cannot be null or empty"))
     for name, least in _TASK_DEFINITION_NUMBERS.items():
         given = definition.get(name)
-        if given is not None and (type(given) is not int or given < least):
-            problems.append(Problem(name, f"expected a whole number from {least}, got {given!r}"))
+        if given is not None and (type(given) is not int or not least <= given <= MOST):
+            problems.append(Problem(name, f"expected a whole number from {least} to {MOST}, got {given!r}"))
     for name, words in _TASK_DEFINITION_WORDS.items():
         if definition.get(name) not in (None, *words):
             problems.append(Problem(name, f"expected one of {', '.join(words)}, got {definition[name]!r}"))

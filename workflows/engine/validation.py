@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workflows.engine.checks import CHECKS, Place
-from workflows.engine.problems import ROOTS, Problem, references
+from workflows.engine.problems import MOST, ROOTS, Problem, references
 from workflows.engine.task_definitions import validate_task_definition
 
 __all__ = ["Problem", "validate", "validate_task_definition"]
@@ -25,6 +25,9 @@ def validate(definition: Any) -> list[Problem]:
     if version is not None and (type(version) is not int or not 1 <= version < 2**31):
         problems.append(Problem("version", f"expected a whole number from 1, got {version!r}"))
     problems += _fields(definition, _WORKFLOW_SHAPES, "")
+    seconds = definition.get("timeoutSeconds")
+    if type(seconds) is int and seconds > MOST:
+        problems.append(Problem("timeoutSeconds", f"expected a whole number up to {MOST}, got {seconds}"))
     policy = definition.get("timeoutPolicy")
     if policy not in (None, "TIME_OUT_WF", "ALERT_ONLY"):
         problems.append(Problem("timeoutPolicy", f"expected TIME_OUT_WF or ALERT_ONLY, got {policy!r}"))
@@ -130,8 +133,8 @@ class _Walker:
         if type_ in NOT_YET:
             self.add(f"{path}.type", f"task type {type_} is not supported yet")
         for name in ("retryCount", "startDelay"):
-            if type(task.get(name)) is int and task[name] < 0:
-                self.add(f"{path}.{name}", f"expected 0 or more, got {task[name]}")
+            if type(task.get(name)) is int and not 0 <= task[name] <= MOST:
+                self.add(f"{path}.{name}", f"expected 0 to {MOST}, got {task[name]}")
         self.values(task, path)
         if isinstance(task.get("taskDefinition"), dict):
             inner = validate_task_definition({"name": task.get("name"), **task["taskDefinition"]})

@@ -31,8 +31,23 @@ def simulate(request: StartRequest, given: dict[str, Any]) -> dict[str, Any]:
     with transaction():
         revision_id, _ = resolve_revision(request.namespace, request.name, request.version, request.definition)
         blueprint = blueprint_for([revision_id])[revision_id]
-    mocks = {ref: list(found) for ref, found in (given.get("taskRefToMockOutput") or {}).items()}
+    mocks = _mocks(given.get("taskRefToMockOutput") or {})
     return _Simulation(request, blueprint, mocks).run()
+
+
+def _mocks(given: Any) -> dict[str, list[Any]]:
+    """Mocks by ref; raises Invalid for another shape."""
+    if not isinstance(given, dict):
+        raise Invalid(problems=[("taskRefToMockOutput", f"expected an object, got {type(given).__name__}")])
+    problems = [
+        (f"taskRefToMockOutput.{ref}", "expected a list of objects whose output is an object")
+        for ref, found in given.items()
+        if not isinstance(found, list)
+        or not all(isinstance(mock, dict) and isinstance(mock.get("output") or {}, dict) for mock in found)
+    ]
+    if problems:
+        raise Invalid(problems=problems)
+    return {ref: list(found) for ref, found in given.items()}
 
 
 class _Simulation:

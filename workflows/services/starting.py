@@ -91,6 +91,11 @@ def _check(request: StartRequest) -> None:
         problems.append(("priority", f"expected a whole number from 0 to 99, got {request.priority!r}"))
     if request.idempotency_strategy not in STRATEGIES:
         problems.append(("idempotencyStrategy", f"expected one of {', '.join(STRATEGIES)}"))
+    problems += [
+        (f"taskToDomain.{name}", f"expected a text, got {type(domain).__name__}")
+        for name, domain in request.task_to_domain.items()
+        if not isinstance(domain, str)
+    ]
     if request.definition is not None:
         problems += [(f"workflowDef.{path}", message) for path, message in check(request.definition)]
     if problems:
