@@ -18,7 +18,7 @@ FILES = {
     "orchestrator": ("locks.sql", "audit.sql", "hints.sql"),
     "workflows": (
         "decide_queue.sql", "execution.sql", "task.sql", "history.sql", "timer.sql", "idempotency.sql", "definition.sql",
-        "task_definition.sql", "revision.sql", "task_log.sql", "invariants.sql",
+        "task_definition.sql", "revision.sql", "task_log.sql", "invariants.sql", "schedule.sql",
     ),
     "dispatch": ("task_queue.sql", "worker_poll.sql"),
     "outbox": ("outbox.sql",),

@@ -11,6 +11,7 @@ from workflows.managers.definition import DefinitionManager, RevisionManager, Ta
 from workflows.managers.execution import ExecutionManager
 from workflows.managers.history import HistoryManager
 from workflows.managers.idempotency import IdempotencyManager
+from workflows.managers.schedule import ScheduleManager, ScheduleRunManager
 from workflows.managers.task import TaskManager
 from workflows.managers.task_log import TaskLogManager
 from workflows.managers.timer import TimerManager
@@ -291,4 +292,54 @@ class IdempotencyKey(EngineModel):
     class Meta(EngineModel.Meta):
         constraints = [
             models.UniqueConstraint(fields=["namespace", "scope", "key"], name="workflows_idempotencykey_key")
+        ]
+
+
+class Schedule(EngineModel):
+    """When to start what; fired once by any number of timekeepers."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    namespace = models.TextField()
+    name = models.TextField()
+    workflow_name = models.TextField()
+    definition = models.JSONField()
+    paused = models.BooleanField(db_default=False)
+    paused_reason = models.TextField(null=True)
+    next_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+    created_by = models.TextField(null=True)
+    last_workflow_id = models.UUIDField(null=True)
+    failures = models.IntegerField(db_default=0)
+    last_error = models.TextField(null=True)
+
+    sql = ScheduleManager()
+
+    class Meta(EngineModel.Meta):
+        constraints = [models.UniqueConstraint(fields=["namespace", "name"], name="workflows_schedule_key")]
+        indexes = [models.Index(fields=["next_at"], condition=models.Q(paused=False), name="workflows_schedule_due")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ScheduleRun(EngineModel):
+    """A firing of a schedule and what came of it."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    namespace = models.TextField()
+    schedule_name = models.TextField()
+    workflow_name = models.TextField()
+    workflow_id = models.UUIDField(null=True)
+    scheduled_at = models.DateTimeField()
+    executed_at = models.DateTimeField()
+    state = models.TextField()
+    reason = models.TextField(null=True)
+
+    sql = ScheduleRunManager()
+
+    class Meta(EngineModel.Meta):
+        indexes = [
+            models.Index(fields=["namespace", "schedule_name", "id"], name="workflows_schedulerun_by"),
+            models.Index(fields=["executed_at"], name="workflows_schedulerun_at"),
         ]

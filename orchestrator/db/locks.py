@@ -19,6 +19,7 @@ _SQL = sql.load("orchestrator", "locks.sql")
 class Level(IntEnum):
     """The total order of locks; statements name theirs in `-- lock: LEVEL`."""
 
+    SCHEDULE = 0
     IDEMPOTENCY = 1
     ADVISORY = 2
     GATE = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from workflows.api import executing, metadata, workflows
+from workflows.api import executing, metadata, schedules, workflows
 from workflows.api.bulk import METHODS, bulk_view
 
 urlpatterns = [
@@ -18,6 +18,15 @@ urlpatterns = [
     path("metadata/workflow/<str:name>/<int:version>", metadata.DefinitionVersion.as_view()),
     path("metadata/taskdefs", metadata.TaskDefinitions.as_view()),
     path("metadata/taskdefs/<str:name>", metadata.TaskDefinition.as_view()),
+    path("scheduler/schedules", schedules.Schedules.as_view()),
+    path("scheduler/schedules/search", schedules.SearchSchedules.as_view()),
+    path("scheduler/schedules/<str:name>", schedules.Schedule.as_view()),
+    path("scheduler/schedules/<str:name>/pause", schedules.PauseSchedule.as_view()),
+    path("scheduler/schedules/<str:name>/resume", schedules.ResumeSchedule.as_view()),
+    path("scheduler/nextFewSchedules", schedules.NextFewSchedules.as_view()),
+    path("scheduler/search/executions", schedules.ScheduleRuns.as_view()),
+    path("scheduler/bulk/pause", schedules.BulkPause.as_view()),
+    path("scheduler/bulk/resume", schedules.BulkResume.as_view()),
     path("workflow", workflows.StartByBody.as_view()),
     path("workflow/search", workflows.Search.as_view()),
     path("workflow/execute/<str:name>", executing.Execute.as_view()),

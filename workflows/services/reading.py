@@ -14,7 +14,7 @@ from orchestrator.db.ids import parse_id
 from orchestrator.db.transactions import snapshot
 from orchestrator.errors import Invalid, NotFound
 from workflows.engine.blueprint import Blueprint
-from workflows.models import Execution, Task
+from workflows.models import Execution, ScheduleRun, Task
 from workflows.services.revisions import blueprint_for
 
 COUNT_MOST = 10_000
@@ -28,6 +28,11 @@ _TASK_FIELDS = {
     "taskId": "id", "workflowId": "workflow_id", "taskType": "name", "taskDefName": "name", "status": "status",
     "taskReferenceName": "ref", "referenceTaskName": "ref", "workerId": "worker_id", "scheduledTime": "scheduled_at",
     "startTime": "started_at", "updateTime": "updated_at", "endTime": "ended_at",
+}  # fmt: skip
+_SCHEDULE_RUN_FIELDS = {
+    "scheduleName": "schedule_name", "workflowName": "workflow_name", "workflowType": "workflow_name",
+    "workflowId": "workflow_id", "state": "state", "status": "state", "scheduledTime": "scheduled_at",
+    "executionTime": "executed_at",
 }  # fmt: skip
 _CONDITION = re.compile(r"\s*(\w+)\s*(=|!=|<=|>=|<|>|\bIN\b)\s*(.+?)\s*$", re.I | re.S)
 
@@ -116,6 +121,12 @@ def search_runs(namespace: str, query: str, free_text: str, sort: str, start: in
 def search_tasks(namespace: str, query: str, free_text: str, sort: str, start: int, size: int) -> Found:
     """Tasks by Conductor's query."""
     return _search(Task.objects.filter(namespace=namespace), _TASK_FIELDS, query, free_text, sort, start, size)
+
+
+def search_schedule_runs(namespace: str, query: str, free_text: str, sort: str, start: int, size: int) -> Found:
+    """Firings of schedules by Conductor's query."""
+    rows = ScheduleRun.objects.filter(namespace=namespace)
+    return _search(rows, _SCHEDULE_RUN_FIELDS, query, "*", sort, start, size)
 
 
 def _search(
