@@ -75,7 +75,8 @@ def start(request: StartRequest) -> UUID:
             owner = _claim_key(request, workflow_id, wait_bounded=in_callers_transaction)
             if owner is not None:
                 return owner
-        _insert(request, workflow_id)
+        with batch():
+            _insert(request, workflow_id)
     return workflow_id
 
 
@@ -171,10 +172,9 @@ def _insert(request: StartRequest, workflow_id: UUID) -> None:
         created_by=request.created_by,
     )
     event = {"name": run.name, "version": run.version, "correlationId": run.correlation_id}
-    with batch():
-        Execution.sql.insert([run])
-        arm_deadline(request.namespace, workflow_id, definition)
-        HistoryEvent.sql.append([NewEvent(workflow_id, "workflow.started", event)])
+    Execution.sql.insert([run])
+    arm_deadline(request.namespace, workflow_id, definition)
+    HistoryEvent.sql.append([NewEvent(workflow_id, "workflow.started", event)])
     hint(DECIDE)
 
 
