@@ -55,7 +55,7 @@ def test_a_pass_leaves_a_run_that_an_operator_holds_and_sees_what_he_did() -> No
     run = start(register(simple("a", queue)))
     with transaction():
         DecideQueue.sql.enqueue([run])
-        assert Contender(evaluation.evaluate_next_batch).result() == 0
+        assert Contender(lambda: evaluate(lambda: DecideQueue.sql.claim(batch=10))).result().claimed == 0
         Execution.sql.set_status(run, "PAUSED", expected=["RUNNING"])
     drain()
     assert flows.statuses(run) == {}
