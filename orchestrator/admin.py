@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 
 from orchestrator.db.functions import JsonbPretty
 from orchestrator.db.ids import parse_id
-from orchestrator.models import AuditEntry
+from orchestrator.models import ApiKey, AuditEntry
 
 LIST_CAP = 10_000
 """Rows a list can be paged through."""
@@ -156,3 +156,15 @@ class AuditEntryAdmin(EngineAdmin):
         if by_target.exists():
             return by_target, False
         return newest(queryset).filter(models.Q(actor=term) | models.Q(action=term)), False
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(EngineAdmin):
+    """Who may call the API; keys are made and revoked by `manage.py api_key` or /api/keys."""
+
+    list_display = ("name", "namespace", "permissions", "queues", "last_used_at", "expires_at", "revoked_at")
+    search_names = ("name", "name__startswith", "namespace")
+    search_help_text = "Id, or the beginning of a name, or a namespace"
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return [name for name in super().get_fields(request, obj) if not name.endswith("digest")]

@@ -7,7 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from environ import Env
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,10 @@ class Conf:
     DEMO_OPEN: bool = False
     """Requests from loopback act in the demo namespace without a key."""
     DEFAULT_NAMESPACE: str = "default"
+    TOKEN_SECONDS: int = 3600
+    """Life of a token that an API key was exchanged for."""
+    KEY_CACHE_SECONDS: float = 5.0
+    """How long a process may not know that a key was revoked."""
     REQUIRE_OWNER_EMAIL: bool = False
     HTTP_ALLOW_PRIVATE: bool = False
     """HTTP tasks may reach loopback and private addresses (off: refused)."""
@@ -53,6 +59,18 @@ class Conf:
 def conf() -> Conf:
     """The settings in force."""
     return Conf(**getattr(settings, "OSTINATO", {}))
+
+
+def from_environment(env: Env, prefix: str = "OSTINATO_") -> dict[str, Any]:
+    """The keys that environment variables set, each read as the type of its default; raises ImproperlyConfigured."""
+    found = {}
+    for key in fields(Conf):
+        if prefix + key.name in env.ENVIRON:
+            try:
+                found[key.name] = env.get_value(prefix + key.name, cast=type(key.default))
+            except ValueError as error:
+                raise ImproperlyConfigured(f"{prefix}{key.name}: expected {key.type}, got {error}") from None
+    return found
 
 
 def unknown_keys(given: dict[str, Any]) -> list[str]:

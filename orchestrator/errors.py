@@ -75,6 +75,18 @@ class Unauthenticated(OstinatoError):
     message = "Credentials are required."
 
 
+class InvalidToken(Unauthenticated):
+    """Clients answer it, as they do EXPIRED_TOKEN, with one refresh and one more try."""
+
+    code = "INVALID_TOKEN"
+    message = "The API key or token is not known here: it was mistyped, rotated or revoked."
+
+
+class ExpiredToken(Unauthenticated):
+    code = "EXPIRED_TOKEN"
+    message = "The token has expired; exchange the API key at POST /api/token for a new one."
+
+
 class LimitExceeded(OstinatoError):
     code = "LIMIT_EXCEEDED"
     retryable = True

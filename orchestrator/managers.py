@@ -1,14 +1,39 @@
-"""Verbs of the audit trail."""
+"""Verbs of the audit trail and of API keys."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from orchestrator.db import json, sql
 from orchestrator.db.ids import new_id
 from orchestrator.db.models import VerbManager
 
 _SQL = sql.load("orchestrator", "audit.sql")
+_KEY = sql.load("orchestrator", "api_key.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """An API key; `digests` are those of its secret and, in its time of grace, of the one before."""
+
+    id: UUID
+    namespace: str
+    name: str
+    permissions: list[str]
+    queues: list[str]
+    digests: list[str]
+    state: str
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    is_stale: bool
+    """Whether its last use was noted more than a minute ago."""
 
 
 class AuditManager(VerbManager):
@@ -22,3 +47,38 @@ class AuditManager(VerbManager):
             id=new_id(), namespace=namespace, actor=actor, action=action, target=target, outcome=outcome,
             detail=json.dumps(detail),
         )  # fmt: skip
+
+
+class ApiKeyManager(VerbManager):
+    """Credentials of clients: digests in, never secrets."""
+
+    def add(
+        self, key_id: UUID, namespace: str, name: str, digest: str, permissions: Sequence[str], queues: Sequence[str],
+        created_by: str, expires_seconds: int | None,
+    ) -> None:  # fmt: skip
+        """Store a key; without `expires_seconds` it lives until it is revoked."""
+        _KEY.add.execute(
+            id=key_id, namespace=namespace, name=name, digest=digest, permissions=list(permissions),
+            queues=list(queues), created_by=created_by, expires_seconds=expires_seconds,
+        )  # fmt: skip
+
+    def find(self, key_id: UUID) -> StoredKey | None:
+        """A key of any namespace, or None."""
+        rows = _KEY.find.rows(id=key_id)
+        return StoredKey(*rows[0]) if rows else None
+
+    def find_all(self, namespace: str) -> list[StoredKey]:
+        """The newest thousand keys of a namespace."""
+        return [StoredKey(*row) for row in _KEY.find_all.rows(namespace=namespace)]
+
+    def note_use(self, key_id: UUID) -> None:
+        """A key was used now; written once a minute at most."""
+        _KEY.note_use.execute(id=key_id)
+
+    def rotate(self, namespace: str, key_id: UUID, digest: str, grace_seconds: float) -> bool:
+        """Replace a key's secret, the old one staying valid for a while; False when there is no such live key."""
+        return bool(_KEY.rotate.rows(namespace=namespace, id=key_id, digest=digest, grace_seconds=grace_seconds))
+
+    def revoke(self, namespace: str, key_id: UUID) -> bool:
+        """End a key; False when there is no such live one."""
+        return bool(_KEY.revoke.rows(namespace=namespace, id=key_id))

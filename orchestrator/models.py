@@ -1,11 +1,12 @@
-"""Tables that belong to no engine app: the audit trail."""
+"""Tables that belong to no engine app: the audit trail and API keys."""
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from orchestrator.db.models import EngineModel
-from orchestrator.managers import AuditManager
+from orchestrator.managers import ApiKeyManager, AuditManager
 
 
 class AuditEntry(EngineModel):
@@ -28,3 +29,27 @@ class AuditEntry(EngineModel):
             models.Index(models.F("namespace"), models.F("at").desc(), name="orchestrator_audit_recent"),
             models.Index(fields=["target"], name="orchestrator_audit_target"),
         ]
+
+
+class ApiKey(EngineModel):
+    """A client's credential in one namespace; its secret is not stored."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    namespace = models.TextField()
+    name = models.TextField()
+    digest = models.TextField()
+    previous_digest = models.TextField(null=True)
+    previous_until = models.DateTimeField(null=True)
+    permissions = ArrayField(models.TextField())
+    queues = ArrayField(models.TextField())
+    created_by = models.TextField()
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    sql = ApiKeyManager()
+
+    class Meta(EngineModel.Meta):
+        verbose_name = "API key"
+        indexes = [models.Index(fields=["namespace", "id"], name="orchestrator_apikey_namespace")]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import environ
 
+from orchestrator.conf import from_environment
+
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env.str("DATA_DIR", default=str(Path.cwd() / ".ostinato"))).resolve()
@@ -123,13 +125,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api",
 }
 
-# Units are in the names; orchestrator.conf documents each key.
-OSTINATO = {
-    "DIRECT_URL": env.str("DIRECT_URL", default=""),
-    "LEASE_SECONDS": env.int("OSTINATO_LEASE_SECONDS", default=60),
-    "DEMO_OPEN": env.bool("OSTINATO_DEMO_OPEN", default=False),
-    "HTTP_ALLOW_PRIVATE": env.bool("OSTINATO_HTTP_ALLOW_PRIVATE", default=False),
-    "REQUIRE_OWNER_EMAIL": env.bool("OSTINATO_REQUIRE_OWNER_EMAIL", default=False),
-}
+# Each key of orchestrator.conf as OSTINATO_<KEY>.
+OSTINATO = {"DIRECT_URL": env.str("DIRECT_URL", default="")} | from_environment(env)
 
 LOGGING_CONFIG = None

@@ -7,7 +7,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
-from orchestrator.api import openapi  # noqa: F401  (registers itself)
+from orchestrator.api import keys, openapi  # noqa: F401  (registers itself)
 from orchestrator.system import Health, Version
 
 urlpatterns = [
@@ -16,6 +16,11 @@ urlpatterns = [
     path("ops/", include("workflows.ops.urls")),
     path("api/health", Health.as_view()),
     path("api/version", Version.as_view()),
+    path("api/token", keys.Token.as_view()),
+    path("api/token/userInfo", keys.UserInfo.as_view()),
+    path("api/keys", keys.Keys.as_view()),
+    path("api/keys/<str:key_id>", keys.Key.as_view()),
+    path("api/keys/<str:key_id>/rotate", keys.RotateKey.as_view()),
     path("api/schema", SpectacularAPIView.as_view(authentication_classes=[], permission_classes=[]), name="schema"),
     path(
         "api/docs",

@@ -59,12 +59,15 @@ class Processes:
         process.send_signal(signal.SIGKILL)
         process.wait(10)
 
-    def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def request(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, Any]:
         """(status, decoded answer) of a call to the web server."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, {"Content-Type": "application/json"} if data else {})
+            typed_body = {"Content-Type": "application/json"} if data else {}
+            connection.request(method, path, data, typed_body | (headers or {}))
             response = connection.getresponse()
             raw = response.read()
             typed = response.headers.get_content_type() == "application/json"

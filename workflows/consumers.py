@@ -131,7 +131,7 @@ def _refusal(scope: Any, workflow_id: UUID) -> int | None:
     if known is not None and known.is_authenticated:
         user = get_user_model().objects.filter(pk=known.pk).first()
     address = (scope.get("client") or (None,))[0]
-    headers = [name.decode("latin-1") for name, _ in scope.get("headers", ())]
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope.get("headers", ())}
     verdict = may_view(user, address, headers)
     if verdict is not Verdict.YES:
         return LOG_IN if verdict is Verdict.LOG_IN else FORBIDDEN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
@@ -13,8 +14,10 @@ from rest_framework.response import Response
 from dispatch.services import dispatching
 from dispatch.services.dispatching import TaskReport
 from dispatch.services.polling import poll, queue_name
+from orchestrator import access
 from orchestrator.api.views import TextView, View, body_list, body_object, empty, number, text
-from orchestrator.errors import Invalid, NotFound
+from orchestrator.errors import Forbidden, Invalid, NotFound
+from workflows import models
 from workflows.api.schemas import (
     EMPTY,
     HITS_ANSWER,
@@ -112,7 +115,7 @@ def _moment(value: Any) -> datetime | None:
 def report_one(self: View, given: Any, *, strict: bool = False) -> TaskReport:
     """Apply one TaskResult."""
     report = task_report(given)
-    reading.get_task(self.who.namespace, report.task_id)
+    get_workable(self.who, report.task_id)
     dispatching.report([report], strict=strict or report.lease_token is not None)
     evaluate_ended([report])
     return report
@@ -125,6 +128,21 @@ def evaluate_ended(reports: list[TaskReport]) -> None:
         evaluate_eagerly(list(runs))
 
 
+def get_workable(who: access.Principal, task_id: UUID | None, shown: str = "") -> models.Task:
+    """A task that the caller may work on; raises NotFound or Forbidden."""
+    task = reading.get_task(who.namespace, task_id, shown)
+    access.require_queue(who, queue_name(task.name, task.domain))
+    return task
+
+
+def hand_out(self: View, request: Request, name: str, *, batch: int, seconds: float) -> list[dict[str, Any]]:
+    """Tasks of a type that the caller may work on, as JSON."""
+    worker, domain = text(request, "workerid") or "", text(request, "domain")
+    access.require_queue(self.who, queue_name(name, domain))
+    found = poll(self.who.namespace, name, domain, batch=batch, worker_id=worker, seconds=seconds)
+    return handed_out(found, worker)
+
+
 class Poll(View):
     """Hand out one task of a type, or 204."""
 
@@ -132,9 +150,8 @@ class Poll(View):
 
     @extend_schema(operation_id="poll_task", responses={**OBJECT_ANSWER, 204: None})
     def get(self, request: Request, name: str) -> HttpResponse:
-        worker = text(request, "workerid") or ""
-        found = poll(self.who.namespace, name, text(request, "domain"), batch=1, worker_id=worker, seconds=0)
-        return Response(handed_out(found, worker)[0]) if found else empty(204)
+        found = hand_out(self, request, name, batch=1, seconds=0)
+        return Response(found[0]) if found else empty(204)
 
 
 class PollBatch(View):
@@ -144,16 +161,9 @@ class PollBatch(View):
 
     @extend_schema(operation_id="poll_tasks", responses=LIST_ANSWER)
     def get(self, request: Request, name: str) -> Response:
-        worker = text(request, "workerid") or ""
-        found = poll(
-            self.who.namespace,
-            name,
-            text(request, "domain"),
-            batch=number(request, "count", 1, least=1, most=MOST_BATCH),
-            worker_id=worker,
-            seconds=number(request, "timeout", 100, most=MOST_POLL_MILLIS) / 1000,
-        )
-        return Response(handed_out(found, worker))
+        count = number(request, "count", 1, least=1, most=MOST_BATCH)
+        seconds = number(request, "timeout", 100, most=MOST_POLL_MILLIS) / 1000
+        return Response(hand_out(self, request, name, batch=count, seconds=seconds))
 
 
 class Update(TextView):
@@ -194,7 +204,7 @@ class UpdateBatch(View):
     def post(self, request: Request) -> Response:
         reports = [task_report(given) for given in body_list(request)]
         for report in reports:
-            reading.get_task(self.who.namespace, report.task_id)
+            get_workable(self.who, report.task_id)
         outcomes = dispatching.report(reports, strict=False)
         evaluate_ended(reports)
         return Response([{"taskId": str(o.task_id), "applied": o.applied, "reason": o.refusal or ""} for o in outcomes])
@@ -226,6 +236,8 @@ class UpdateByRefSync(View):
 
 def complete_ref(self: View, request: Request, workflow_id: str, ref: str, status: str) -> Any:
     """End a task by its reference, with or without its loop suffix."""
+    if self.who.queues:
+        raise Forbidden(f"{self.who.name} may work on some queues only, and so report tasks by their id only.")
     iteration = None
     if "__" in ref:
         head, _, tail = ref.partition("__")
@@ -259,14 +271,14 @@ class Log(View):
 
     @extend_schema(operation_id="append_task_log", request={"text/plain": {"type": "string"}}, responses=EMPTY)
     def post(self, request: Request, task_id: str) -> HttpResponse:
-        task = reading.get_task(self.who.namespace, parse_uuid(task_id), task_id)
+        task = get_workable(self.who, parse_uuid(task_id), task_id)
         line = request._request.body.decode("utf-8", "replace").replace("\x00", "\ufffd")
         dispatching.append_logs(task.id, [line])
         return empty()
 
     @extend_schema(operation_id="get_task_log", responses={**LIST_ANSWER, 204: None})
     def get(self, request: Request, task_id: str) -> HttpResponse:
-        task = reading.get_task(self.who.namespace, parse_uuid(task_id), task_id)
+        task = get_workable(self.who, parse_uuid(task_id), task_id)
         lines = [
             {"log": line, "taskId": str(task.id), "createdTime": int(at.timestamp() * 1000)}
             for line, at in dispatching.read_logs(task.id)
@@ -281,7 +293,7 @@ class Heartbeat(View):
 
     @extend_schema(operation_id="heartbeat_task", request=OBJECT, responses=EMPTY)
     def post(self, request: Request, task_id: str) -> HttpResponse:
-        task = reading.get_task(self.who.namespace, parse_uuid(task_id), task_id)
+        task = get_workable(self.who, parse_uuid(task_id), task_id)
         given = body_object(request)
         token = given.get("leaseToken")
         dispatching.report(

@@ -21,8 +21,9 @@ from orchestrator import access
 from orchestrator.api import dump, load, refusal
 from orchestrator.api.views import number, text
 from orchestrator.db.hints import QUEUE
-from orchestrator.errors import LeaseLost, NotFound, OstinatoError
+from orchestrator.errors import Forbidden, LeaseLost, NotFound, OstinatoError
 from orchestrator.runtime.wakeup import Wakeup
+from orchestrator.services import keys
 from orchestrator.web.lifespan import lifespan
 from orchestrator.web.native import Request, Response, Route, Router
 from workflows.managers.task import FoundTask
@@ -38,11 +39,29 @@ class Parameters:
         self.query_params = {name: values[0] for name, values in request.query().items()}
 
 
-def caller(request: Request) -> access.Principal | None:
-    """Who asks, as far as that is known without a session: others are Django's to answer."""
-    names = [name.decode("latin-1") for name, _ in request.scope["headers"]]
+def headers(request: Request) -> dict[str, str]:
+    """The headers by name, in lower case."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.scope["headers"]}
+
+
+def is_ours(request: Request) -> bool:
+    """Whether the caller shows a key or is the demo: a session is Django's to read."""
+    given = headers(request)
+    return access.credentials(given) is not None or access.is_demo(_address(request), given)
+
+
+async def caller(request: Request) -> access.Principal | None:
+    """Who asks; a key that this process does not remember is looked up off the loop."""
+    given = headers(request)
+    shown = access.credentials(given)
+    if shown is None or keys.is_remembered(shown):
+        return access.principal(None, _address(request), given)
+    return await in_thread(access.principal, None, _address(request), given)
+
+
+def _address(request: Request) -> str | None:
     client = request.scope.get("client")
-    return access.principal(None, client[0] if client else None, names)
+    return client[0] if client else None
 
 
 def refusing(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -51,7 +70,7 @@ def refusing(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     @wraps(handler)
     async def answer(request: Request) -> Response:
         try:
-            return await handler(request, access.require(caller(request), "work"))
+            return await handler(request, access.require(await caller(request), "work"))
         except (OstinatoError, DatabaseError) as error:
             body = refusal(error)
             if body is None:
@@ -66,7 +85,7 @@ class Workers:
 
     def __init__(self) -> None:
         self.parking = Parking()
-        self.gatherer: Gatherer[tuple[str, TaskReport], Reported] = Gatherer(apply_reports)
+        self.gatherer: Gatherer[tuple[access.Principal, TaskReport], Reported] = Gatherer(apply_reports)
         self.wakeup = Wakeup(QUEUE)
 
     def add_to(self, router: Router) -> None:
@@ -77,7 +96,7 @@ class Workers:
             ("POST", "/api/tasks", self.update),
             ("POST", "/api/tasks/update-v2", self.update_v2),
         ):
-            router.add(Route(method, path, refusing(handler), "work", accepts=lambda r: caller(r) is not None))
+            router.add(Route(method, path, refusing(handler), "work", accepts=is_ours))
         lifespan.on_startup(self._start)
         lifespan.on_release(self.parking.release)
         lifespan.on_shutdown(self._stop)
@@ -113,6 +132,7 @@ class Workers:
         name, domain = request.params["name"], text(query, "domain")
         worker_id = text(query, "workerid") or ""
         key = (who.namespace, queue_name(name, domain))
+        access.require_queue(who, key[1])
         deadline = time.monotonic() + seconds
         while True:
             found = await in_thread(hand_out, key, name, domain, count, worker_id)
@@ -137,7 +157,7 @@ class Workers:
     async def _report(self, request: Request, who: access.Principal) -> tuple[TaskReport, FoundTask]:
         raw = await request.body()
         report = task_report(load(raw, lenient=True) if raw.strip() else {})
-        outcome, task = await self.gatherer.submit((who.namespace, report))
+        outcome, task = await self.gatherer.submit((who, report))
         if not outcome.applied and report.lease_token is not None:
             raise LeaseLost(task_id=report.task_id)
         return report, task
@@ -146,23 +166,27 @@ class Workers:
 Reported = tuple[ReportOutcome, FoundTask]
 
 
-def apply_reports(reports: Sequence[tuple[str, TaskReport]]) -> list[Reported | Exception]:
-    """Apply (namespace, report) pairs in one transaction; one of an unknown task spoils nothing for its neighbours."""
+def apply_reports(reports: Sequence[tuple[access.Principal, TaskReport]]) -> list[Reported | Exception]:
+    """Apply the reports of callers in one transaction; one that is refused spoils nothing for its neighbours."""
     found = dispatching.find_tasks(report.task_id for _, report in reports)
-    known = [_is_known(namespace, report, found.get(report.task_id)) for namespace, report in reports]
-    todo = [report for (_, report), is_known in zip(reports, known, strict=True) if is_known]
+    refused = [_refusal(who, report, found.get(report.task_id)) for who, report in reports]
+    todo = [report for (_, report), no in zip(reports, refused, strict=True) if no is None]
     outcomes = iter(dispatching.report(todo, strict=False) if todo else [])
     evaluate_ended(todo)
     return [
-        (next(outcomes), found[report.task_id])
-        if is_known
-        else NotFound(f"Task not found for taskId: {report.task_id}", task_id=report.task_id)
-        for (_, report), is_known in zip(reports, known, strict=True)
+        (next(outcomes), found[report.task_id]) if no is None else no
+        for (_, report), no in zip(reports, refused, strict=True)
     ]
 
 
-def _is_known(namespace: str, report: TaskReport, task: FoundTask | None) -> bool:
-    return task is not None and task.namespace == namespace and report.workflow_id in (None, task.workflow_id)
+def _refusal(who: access.Principal, report: TaskReport, task: FoundTask | None) -> OstinatoError | None:
+    if task is None or task.namespace != who.namespace or report.workflow_id not in (None, task.workflow_id):
+        return NotFound(f"Task not found for taskId: {report.task_id}", task_id=report.task_id)
+    try:
+        access.require_queue(who, task.queue)
+    except Forbidden as error:
+        return error
+    return None
 
 
 def hand_out(key: tuple[str, str], name: str, domain: str | None, count: int, worker_id: str) -> list[dict[str, Any]]:

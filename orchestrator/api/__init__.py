@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from math import ceil
 from typing import Any
 
 import orjson
@@ -11,7 +12,7 @@ import structlog
 from django.db import DatabaseError, DataError
 from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework import exceptions
-from rest_framework.authentication import BaseAuthentication
+from rest_framework.authentication import SessionAuthentication
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.permissions import BasePermission
@@ -28,8 +29,10 @@ log = structlog.get_logger(__name__)
 STATUSES = {
     "NOT_FOUND": 404, "INVALID": 400, "CONFLICT": 409, "ILLEGAL_STATE": 409, "LEASE_LOST": 409, "IDEMPOTENCY_MISMATCH": 422,
     "START_IN_PROGRESS": 409, "FORBIDDEN": 403, "UNAUTHENTICATED": 401, "LIMIT_EXCEEDED": 429, "METHOD_NOT_ALLOWED": 405,
-    "TOO_LARGE": 413,
+    "TOO_LARGE": 413, "INVALID_TOKEN": 401, "EXPIRED_TOKEN": 401,
 }  # fmt: skip
+_CODES = {405: "METHOD_NOT_ALLOWED", 403: "FORBIDDEN", 401: "UNAUTHENTICATED", 429: "LIMIT_EXCEEDED"}
+"""For what Django REST framework refuses by itself."""
 _INSTANCE = socket.gethostname()
 
 
@@ -104,13 +107,19 @@ class IgnoreAccept(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
-class PrincipalAuthentication(BaseAuthentication):
-    """A staff session, or the demo on loopback."""
+class PrincipalAuthentication(SessionAuthentication):
+    """An API key or its token, a staff session, or the demo on loopback."""
 
     def authenticate(self, request: Request) -> tuple[access.Principal, None] | None:
         raw = request._request
-        found = access.principal(getattr(raw, "user", None), raw.META.get("REMOTE_ADDR"), raw.headers)
-        return (found, None) if found else None
+        user = getattr(raw, "user", None)
+        found = access.principal(user, raw.META.get("REMOTE_ADDR"), raw.headers)
+        if found is None:
+            return None
+        if access.credentials(raw.headers) is None and user is not None and user.is_authenticated:
+            # A browser sends the session's cookie whoever wrote the page.
+            self.enforce_csrf(request)
+        return found, None
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
@@ -132,6 +141,8 @@ def error_body(code: str, message: str, status: int, *, retryable: bool = False,
     body: dict[str, Any] = {
         "status": status, "code": code, "message": message, "instance": _INSTANCE, "retryable": retryable,
     }  # fmt: skip
+    if status == 401:
+        body["error"] = code  # where SDKs look for what a refresh of their token would mend
     if problems:
         body["validationErrors"] = [{"path": path, "message": text} for path, text in problems]
     return body
@@ -145,8 +156,9 @@ def error_response(error: Exception, context: Any) -> Response:
     if isinstance(error, (Http404, exceptions.NotFound)):
         return _response(error_body("NOT_FOUND", "There is nothing at this path.", 404))
     if isinstance(error, exceptions.APIException):
-        code = {405: "METHOD_NOT_ALLOWED", 403: "FORBIDDEN", 401: "UNAUTHENTICATED"}.get(error.status_code, "INVALID")
-        return _response(error_body(code, str(error.detail), error.status_code))
+        code = _CODES.get(error.status_code, "INVALID")
+        body = error_body(code, str(error.detail), error.status_code, retryable=error.status_code == 429)
+        return _response(body, getattr(error, "wait", None))
     log.exception("request_failed", view=type(context.get("view")).__name__ if context else None)
     return _response(error_body("INTERNAL_ERROR", "The server failed; the error is in its log.", 500, retryable=True))
 
@@ -172,10 +184,10 @@ def refusal(error: Exception) -> dict[str, Any] | None:
     return error_body(error.code, message, status, retryable=error.retryable, problems=problems)
 
 
-def _response(body: dict[str, Any]) -> Response:
+def _response(body: dict[str, Any], wait: float | None = None) -> Response:
     response = Response(body, status=body["status"], content_type="application/json")
     if body["status"] == 429:
-        response["Retry-After"] = "1"
+        response["Retry-After"] = str(ceil(wait or 1))
     return response
 
 

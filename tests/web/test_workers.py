@@ -15,6 +15,8 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from orchestrator.services import keys
+from orchestrator.services.keys import KeyRequest
 from tests import flows
 from tests.processes import Processes
 from tests.support import eventually
@@ -137,3 +139,24 @@ def test_a_stranger_is_answered_by_django(committed: None) -> None:
         processes.start_web()
         assert poll(processes, "q", "timeout=0")[0] == 401
         assert processes.request("POST", "/api/tasks", {})[1]["code"] == "UNAUTHENTICATED"
+
+
+def test_the_native_paths_know_keys_and_their_queues(committed: None) -> None:
+    mine, other = flows.unique("order_ship"), flows.unique("mail")
+    key, secret = keys.create(KeyRequest(flows.NAMESPACE, "orders", ("work",), ("order_*",)), actor="ann")
+    token = {"X-Authorization": keys.exchange(str(key.id), secret)}
+    flows.start(flows.register(*flows.fork("f", [flows.simple("a", mine)], [flows.simple("b", other)])))
+    flows.drain()
+    with Processes(OSTINATO_DEMO_OPEN="false", OSTINATO_KEY_CACHE_SECONDS="0") as web:
+        web.start_web()
+        (task,) = web.request("GET", f"/api/tasks/poll/batch/{mine}?count=5&timeout=0", headers=token)[1]
+        (foreign,) = flows.lease(other)
+        refused = web.request("GET", f"/api/tasks/poll/batch/{other}?timeout=0", headers=token)
+        assert (refused[0], refused[1]["code"]) == (403, "FORBIDDEN")
+        done = {"workflowInstanceId": task["workflowInstanceId"], "status": "COMPLETED"}
+        assert web.request("POST", "/api/tasks", {**done, "taskId": str(foreign.id)}, token)[0] == 403
+        assert web.request("POST", "/api/tasks", {**done, "taskId": task["taskId"]}, token) == (200, task["taskId"])
+        wrong = web.request("GET", f"/api/tasks/poll/batch/{mine}", headers={"X-Authorization": token["X-Authorization"][:-2]})
+        assert (wrong[0], wrong[1]["error"]) == (401, "INVALID_TOKEN")
+        keys.revoke(flows.NAMESPACE, key.id, actor="ann")
+        assert web.request("GET", f"/api/tasks/poll/batch/{mine}?timeout=0", headers=token)[0] == 401

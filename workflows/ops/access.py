@@ -1,14 +1,14 @@
-"""Who may look at runs and who may press buttons: staff with the permission, or the demo on loopback (looking only)."""
+"""Who may look at runs (staff, a key that may, the demo on loopback) and who may press buttons (staff only)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
 from django.http import HttpRequest
 
-from orchestrator.access import principal
+from orchestrator.access import Headers, principal
+from orchestrator.errors import Unauthenticated
 
 VIEW = "workflows.view_execution"
 OPERATE = "workflows.change_execution"
@@ -22,10 +22,13 @@ class Verdict(Enum):
     FORBIDDEN = "forbidden"
 
 
-def may_view(user: Any, address: str | None, headers: Iterable[str], namespace: str | None = None) -> Verdict:
+def may_view(user: Any, address: str | None, headers: Headers, namespace: str | None = None) -> Verdict:
     """Whether a visitor may look at a namespace (None: at any); the demo opens its own namespace only."""
     known = user is not None and user.is_authenticated
-    who = principal(user, address, headers)
+    try:
+        who = principal(user, address, headers)
+    except Unauthenticated:
+        who = None
     if who is None:
         return Verdict.FORBIDDEN if known else Verdict.LOG_IN
     if "view" not in who.permissions:
