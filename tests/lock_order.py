@@ -9,33 +9,27 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from orchestrator.db.locks import Level
 from orchestrator.db.sql import Statements, engine_connection, load
 
-FILES = {
-    "orchestrator": ("locks.sql", "audit.sql", "hints.sql"),
-    "workflows": (
-        "decide_queue.sql", "execution.sql", "task.sql", "history.sql", "timer.sql", "idempotency.sql", "definition.sql",
-        "task_definition.sql", "revision.sql", "task_log.sql", "invariants.sql", "schedule.sql",
-    ),
-    "dispatch": ("task_queue.sql", "worker_poll.sql"),
-    "outbox": ("outbox.sql",),
-}  # fmt: skip
+ROOT = Path(__file__).resolve().parents[1]
+APPS = ("orchestrator", "workflows", "dispatch", "outbox")
+FILES = sorted((app, path.name) for app in APPS for path in (ROOT / app / "sql").glob("*.sql"))
 _LEVEL = re.compile(r"^-- lock: (\w+)$", re.M)
 
 
 def levels() -> dict[str, Level]:
     """Statement name -> the level it names, of those that may wait for a lock."""
     found = {}
-    for app, files in FILES.items():
-        for file in files:
-            statements: Statements = load(app, file)
-            for statement in statements.statements.values():
-                match = _LEVEL.search(statement.text)
-                if match and "SKIP LOCKED" not in statement.text:
-                    found[statement.name] = Level[match.group(1)]
+    for app, file in FILES:
+        statements: Statements = load(app, file)
+        for statement in statements.statements.values():
+            match = _LEVEL.search(statement.text)
+            if match and "SKIP LOCKED" not in statement.text:
+                found[statement.name] = Level[match.group(1)]
     return found
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 from django.db import connection
 
 from orchestrator.db.locks import Level
 from orchestrator.db.sql import Statement, load
+from tests.lock_order import FILES, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-APPS = ("orchestrator", "workflows", "dispatch", "outbox")
-FILES = sorted((app, path.name) for app in APPS for path in (ROOT / app / "sql").glob("*.sql"))
 STATEMENTS = [(app, file, statement) for app, file in FILES for statement in load(app, file).statements.values()]
 PARAMETER = re.compile(r"%\((\w+)\)s")
 

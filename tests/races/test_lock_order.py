@@ -8,15 +8,10 @@ from dispatch.models import QueuedTask
 from orchestrator.db.ids import new_id
 from orchestrator.db.locks import Advisory, advisory_key, take_advisory
 from orchestrator.db.transactions import transaction
-from tests.contracts.test_statements import FILES as ALL_FILES
-from tests.lock_order import FILES, LockOrderRecorder
+from tests.lock_order import LockOrderRecorder
 from workflows.models import DecideQueue, Execution
 
 pytestmark = pytest.mark.usefixtures("committed")
-
-
-def test_the_recorder_knows_every_file_of_statements() -> None:
-    assert sorted((app, file) for app, files in FILES.items() for file in files) == sorted(ALL_FILES)
 
 
 @pytest.mark.invariant("INV-12")
