@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +21,9 @@ from orchestrator.admin import ChoiceFilter, EngineAdmin
 from orchestrator.errors import OstinatoError
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.models import DecideQueue, Execution, Task, TaskDefinition, Timer, WorkflowDefinition
+from workflows.services.control import nudge
 from workflows.services.operating import ACTIONS, BUTTONS, perform, skippable
+from workflows.services.quarantine import release_timer
 
 
 def execution_link(workflow_id: UUID | None) -> SafeString | str:
@@ -152,6 +155,22 @@ class ExecutionAdmin(EngineAdmin):
             return None
 
 
+def release_each(
+    modeladmin: EngineAdmin, request: HttpRequest, rows: Iterable[tuple[str, UUID]], release: Callable[..., None]
+) -> None:
+    """Release each (namespace, id); a refusal becomes a message with its reason."""
+    done = 0
+    for namespace, found in rows:
+        try:
+            release(namespace, found, actor=request.user.get_username())
+        except OstinatoError as error:
+            modeladmin.message_user(request, f"{found}: {error.message}", messages.ERROR)
+        else:
+            done += 1
+    if done:
+        modeladmin.message_user(request, f"Released: {done}.", messages.SUCCESS)
+
+
 class TaskStatusFilter(ChoiceFilter):
     title = "status"
     parameter_name = "status"
@@ -187,12 +206,21 @@ class DecideQueueAdmin(RunLinkMixin, EngineAdmin):
     list_filter = ("quarantined",)
     ordering = ("enqueued_at",)
     search_help_text = "Id of the run"
+    actions = ("release_selected",)
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        return self.operates(request)
+
+    @admin.action(description="Release selected runs from quarantine", permissions=["operate"])
+    def release_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        ids = list(queryset.values_list("workflow_id", flat=True))
+        release_each(self, request, Execution.objects.filter(id__in=ids).values_list("namespace", "id"), nudge)
 
 
 class TimerKindFilter(ChoiceFilter):
     title = "kind"
     parameter_name = "kind"
-    values = ("WORKFLOW", "WAIT", "POLL", "RESPONSE", "TIMEOUT", "TOTAL")
+    values = ("WORKFLOW", "WAIT", "POLL", "RESPONSE", "TASK", "TOTAL")
 
 
 @admin.register(Timer)
@@ -204,3 +232,11 @@ class TimerAdmin(RunLinkMixin, EngineAdmin):
     ordering = ("due_at",)
     search_ids = ("id", "workflow_id", "task_id")
     search_help_text = "Id of the timer, its run or its task"
+    actions = ("release_selected",)
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        return self.operates(request)
+
+    @admin.action(description="Release selected timers from quarantine", permissions=["operate"])
+    def release_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        release_each(self, request, queryset.values_list("namespace", "id"), release_timer)

@@ -95,6 +95,13 @@ def replay(ids: Sequence[UUID] | None = None, *, actor: str = "system") -> int:
     return count
 
 
+def dead_letters(namespace: str, ids: Sequence[UUID] | None = None) -> list[OutboxEvent]:
+    """Events of a namespace that could not be delivered, the named ones or the oldest thousand."""
+    wanted = {} if ids is None else {"id__in": list(ids)}
+    found = OutboxEvent.objects.filter(namespace=namespace, dead_at__isnull=False, **wanted)
+    return list(found.defer("payload").order_by("dead_at")[:1000])
+
+
 def prune() -> int:
     """Delete events delivered longer than a day ago."""
     with transaction():

@@ -21,7 +21,7 @@ from outbox.managers import NewOutboxEvent
 from outbox.models import OutboxEvent
 from outbox.services import relay
 from tests import flows
-from workflows.models import Execution, Task
+from workflows.models import DecideQueue, Execution, Task, Timer
 
 pytestmark = pytest.mark.usefixtures("committed")
 
@@ -260,3 +260,22 @@ def test_selected_dead_letters_are_replayed(operator: Client, viewer: Client) ->
     assert viewer.post(reverse("admin:outbox_outboxevent_replay", args=[event])).status_code == 403
     operator.post(reverse("admin:outbox_outboxevent_changelist"), form)
     assert OutboxEvent.objects.get(id=event).dead_at is None
+
+
+def test_runs_and_timers_put_aside_are_released_from_their_lists(operator: Client, viewer: Client) -> None:
+    wait = {"name": "w", "taskReferenceName": "w", "type": "WAIT", "inputParameters": {"duration": "1h"}}
+    run = flows.start(flows.register(wait))
+    flows.drain()
+    timer = Timer.objects.get(workflow_id=run)
+    with transaction():
+        DecideQueue.sql.enqueue([run])
+        DecideQueue.sql.record_failure(run, "rotten", max_attempts=1)
+        Timer.sql.record_failure(timer.id, "stopped clock", max_attempts=1)
+    for model, pk, row in (("decidequeue", run, DecideQueue), ("timer", timer.id, Timer)):
+        url = reverse(f"admin:workflows_{model}_changelist")
+        body = {"action": "release_selected", "_selected_action": str(pk)}
+        viewer.post(url, body)
+        assert row.objects.get(pk=pk).quarantined
+        said = operator.post(url, body, follow=True)
+        assert "Released: 1." in [str(message) for message in said.context["messages"]]
+        assert not row.objects.get(pk=pk).quarantined

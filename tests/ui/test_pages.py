@@ -54,6 +54,14 @@ def test_the_page_shows_the_run_its_tasks_data_and_history(viewer: Client) -> No
     assert f'data-seq="{response.context["last_seq"]}"' in page
 
 
+def test_the_page_says_what_a_run_waits_for_as_long_as_it_waits(viewer: Client) -> None:
+    run = a_run()
+    page = viewer.get(page_of(run)).content.decode()
+    assert "What it waits for" in page and "nobody has ever asked for it" in page
+    control.terminate("default", run, actor="olga", reason="enough")
+    assert "What it waits for" not in viewer.get(page_of(run)).content.decode()
+
+
 def test_pages_load_nothing_from_elsewhere_and_hold_no_inline_script(viewer: Client) -> None:
     run = a_run()
     for url in (page_of(run), reverse("ops:executions", args=["default"])):

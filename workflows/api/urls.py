@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from workflows.api import executing, metadata, schedules, workflows
+from workflows.api import executing, explaining, metadata, quarantine, schedules, workflows
 from workflows.api.bulk import METHODS, bulk_view
 
 urlpatterns = [
@@ -27,6 +27,7 @@ urlpatterns = [
     path("scheduler/search/executions", schedules.ScheduleRuns.as_view()),
     path("scheduler/bulk/pause", schedules.BulkPause.as_view()),
     path("scheduler/bulk/resume", schedules.BulkResume.as_view()),
+    path("quarantine", quarantine.Quarantine.as_view()),
     path("workflow", workflows.StartByBody.as_view()),
     path("workflow/search", workflows.Search.as_view()),
     path("workflow/execute/<str:name>", executing.Execute.as_view()),
@@ -40,6 +41,7 @@ urlpatterns = [
     path("workflow/<str:workflow_id>/status", workflows.Status.as_view()),
     path("workflow/<str:workflow_id>/tasks", workflows.Tasks.as_view()),
     path("workflow/<str:workflow_id>/history", workflows.History.as_view()),
+    path("workflow/<str:workflow_id>/explain", explaining.Explain.as_view()),
     path("workflow/<str:workflow_id>/pause", workflows.Pause.as_view()),
     path("workflow/<str:workflow_id>/resume", workflows.Resume.as_view()),
     path("workflow/<str:workflow_id>/rerun", workflows.Rerun.as_view()),

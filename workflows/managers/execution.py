@@ -160,6 +160,6 @@ class ExecutionManager(VerbManager):
         row = _SQL.parent_of.row(id=workflow_id)
         return (row[0], row[1], row[2]) if row else None
 
-    def stuck(self, *, idle: float, batch: int) -> list[UUID]:
-        """Runs that nothing could ever wake, idle for `idle` seconds: each is a bug."""
-        return [row[0] for row in _SQL.stuck.rows(idle=idle, batch=batch)]
+    def stuck(self, *, idle: float, batch: int) -> list[tuple[str, UUID]]:
+        """(namespace, run) of runs that nothing could ever wake or end, idle for `idle` seconds: each is a bug."""
+        return [(row[0], row[1]) for row in _SQL.stuck.rows(idle=idle, batch=batch)]

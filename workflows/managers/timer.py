@@ -92,3 +92,8 @@ class TimerManager(VerbManager):
     def record_failure(self, timer_id: UUID, error: str, *, max_attempts: int) -> None:
         """Back a failing timer off, by itself. [INV-13]"""
         _SQL.record_failure.send(id=timer_id, error=error[:2000], max_attempts=max_attempts)
+
+    @requires_transaction
+    def release(self, timer_id: UUID) -> bool:
+        """Let a quarantined timer fire now; False when it is not quarantined."""
+        return _SQL.release.execute(id=timer_id) == 1

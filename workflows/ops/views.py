@@ -24,6 +24,7 @@ from orchestrator.errors import NotFound, OstinatoError
 from workflows.engine.state import WorkflowStatus
 from workflows.ops import access
 from workflows.services import browsing
+from workflows.services.explaining import explain
 from workflows.services.operating import BUTTONS, perform, skippable
 
 _POLICY = (
@@ -92,12 +93,14 @@ def execution(request: HttpRequest, namespace: str, workflow_id: UUID) -> HttpRe
     before = request.GET.get("before", "")
     events, earlier = browsing.list_events(workflow_id, before=int(before) if before.isdecimal() else None)
     may_operate = access.may_operate(request.user)
+    ended = WorkflowStatus(run.status).terminal
     return _render(
         request,
         "ops/execution.html",
         namespace,
         run=run,
-        ended=WorkflowStatus(run.status).terminal,
+        ended=ended,
+        why=None if ended else explain(namespace, workflow_id),
         tasks=tasks,
         next_tasks=next_tasks,
         paged=bool(request.GET.get("tasks_after")),

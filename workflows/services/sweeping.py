@@ -13,23 +13,30 @@ from orchestrator.db.transactions import transaction
 from workflows.managers.history import NewEvent
 from workflows.managers.invariants import CHECKS, InvariantQueries
 from workflows.models import DecideQueue, Execution, HistoryEvent
+from workflows.services.explaining import explain
 
 log = structlog.get_logger(__name__)
 FOUND = Counter("ostinato_swept_runs_total", "Runs the sweeper had to wake: each is a bug")
 
 
 def sweep() -> int:
-    """Wake runs that nothing else could ever wake, and say so in their history; returns how many."""
-    stuck = Execution.sql.stuck(idle=conf().STUCK_SECONDS, batch=100)
-    for workflow_id in stuck:
+    """Wake runs that nothing else could ever wake, and say in their history what was missing; returns how many."""
+    found = 0
+    for namespace, workflow_id in Execution.sql.stuck(idle=conf().STUCK_SECONDS, batch=100):
+        missing = explain(namespace, workflow_id).bugs
+        if not missing:
+            continue  # it moved meanwhile
+        codes = sorted({reason.code.value for reason in missing})
         with transaction():
             DecideQueue.sql.enqueue([workflow_id])
-            message = "Nothing could ever have woken this run; the sweeper did. Please report it as a bug."
-            HistoryEvent.sql.append([NewEvent(workflow_id, "workflow.swept", {"message": message})])
+            words = " ".join(reason.message for reason in missing[:5])
+            message = f"{words} The sweeper asked for a pass. Please report it as a bug."
+            HistoryEvent.sql.append([NewEvent(workflow_id, "workflow.swept", {"codes": codes, "message": message})])
             hint(DECIDE)
         FOUND.inc()
-        log.error("run_swept", workflow_id=str(workflow_id))
-    return len(stuck)
+        log.error("run_swept", workflow_id=str(workflow_id), codes=codes)
+        found += 1
+    return found
 
 
 def invariant_report() -> dict[str, list[dict[str, Any]]]:

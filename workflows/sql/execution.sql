@@ -70,12 +70,21 @@ DELETE FROM workflows_execution WHERE id = %(id)s AND ended_at IS NOT NULL
 SELECT namespace, parent_workflow_id, parent_task_id FROM workflows_execution WHERE id = %(id)s
 
 -- name: stuck
--- The sweeper's question: RUNNING, admitted, idle, and nothing that could ever wake it.
-SELECT e.id FROM workflows_execution e
+-- The sweeper's question: RUNNING, admitted, idle, no request for a pass, and either nothing that could ever wake it or
+-- an open task with no path to an end. The run's own deadline ends it, but never lets it go on. `explain` says which.
+SELECT e.namespace, e.id FROM workflows_execution e
  WHERE e.status = 'RUNNING' AND e.admitted_at IS NOT NULL AND e.updated_at < now() - make_interval(secs => %(idle)s)
    AND NOT EXISTS (SELECT 1 FROM workflows_decidequeue q WHERE q.workflow_id = e.id)
-   AND NOT EXISTS (SELECT 1 FROM workflows_timer t WHERE t.workflow_id = e.id AND NOT t.quarantined)
-   AND NOT EXISTS (SELECT 1 FROM dispatch_queuedtask d WHERE d.workflow_id = e.id)
-   AND NOT EXISTS (SELECT 1 FROM workflows_task t WHERE t.workflow_id = e.id AND t.ended_at IS NULL
-                    AND t.type IN ('WAIT', 'HUMAN', 'SUB_WORKFLOW', 'START_WORKFLOW'))
+   AND (NOT EXISTS (SELECT 1 FROM workflows_timer m
+                     WHERE m.workflow_id = e.id AND NOT m.quarantined AND m.kind <> 'WORKFLOW')
+    AND NOT EXISTS (SELECT 1 FROM workflows_task t
+                     WHERE t.workflow_id = e.id AND t.ended_at IS NULL
+                       AND t.type NOT IN ('JOIN', 'EXCLUSIVE_JOIN', 'DO_WHILE'))
+     OR EXISTS (SELECT 1 FROM workflows_task t
+                 WHERE t.workflow_id = e.id AND t.ended_at IS NULL AND t.updated_at < now() - make_interval(secs => %(idle)s)
+                   AND (t.queue IS NOT NULL AND NOT EXISTS (SELECT 1 FROM dispatch_queuedtask d WHERE d.id = t.id)
+                     OR t.type = 'WAIT' AND COALESCE(t.input ->> 'duration', t.input ->> 'until', '') <> ''
+                        AND NOT EXISTS (SELECT 1 FROM workflows_timer m WHERE m.workflow_id = e.id AND m.task_id = t.id)
+                     OR EXISTS (SELECT 1 FROM workflows_execution c
+                                 WHERE c.id = t.sub_workflow_id AND c.ended_at IS NOT NULL))))
  ORDER BY e.id LIMIT %(batch)s

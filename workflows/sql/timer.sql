@@ -46,3 +46,7 @@ UPDATE workflows_timer
    SET attempts = attempts + 1, due_at = now() + make_interval(secs => LEAST(power(2, attempts), 300)),
        last_error = %(error)s, quarantined = attempts + 1 >= %(max_attempts)s
  WHERE id = %(id)s
+
+-- name: release
+-- lock: TIMER
+UPDATE workflows_timer SET quarantined = false, attempts = 0, due_at = now() WHERE id = %(id)s AND quarantined

@@ -12,6 +12,7 @@ from orchestrator.runtime.wakeup import Wakeup
 from outbox.services.relay import prune
 from workflows.services import scheduling
 from workflows.services.maintenance import roll_partitions
+from workflows.services.measuring import measure
 from workflows.services.sweeping import sweep
 from workflows.services.timers import fire_next_batch
 
@@ -30,6 +31,7 @@ class Command(BaseCommand):
                 Loop("leases", reclaim_next_batch, idle_seconds=1.0, **common),
                 Loop("schedules", scheduling.fire_next_batch, idle_seconds=0.5, **common),
                 Loop("sweeper", sweep, idle_seconds=60.0, **common),
+                Loop("gauges", measure, idle_seconds=15.0, **common),
                 Loop("partitions", roll_partitions, idle_seconds=900.0, **common),
                 Loop("prune", prune, idle_seconds=60.0, **common),
                 Loop("prune-schedules", scheduling.prune, idle_seconds=3600.0, **common),
