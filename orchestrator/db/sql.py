@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from django.db import connections
@@ -60,6 +61,13 @@ def engine_connection() -> BaseDatabaseWrapper:
     return connection
 
 
+def _bound(value: Any) -> Any:
+    """A list of ids as the text of its array: psycopg would dump each id by itself, which costs more than all else."""
+    if type(value) is not list or not value or type(value[0]) is not UUID:
+        return value
+    return "{" + ",".join(["NULL" if item is None else item.hex for item in value]) + "}"
+
+
 class Statement:
     """One named statement; parameters are keywords only."""
 
@@ -74,7 +82,7 @@ class Statement:
             observe(self.name, params)
         cursor = HotCursor(connection.connection)
         with connection.wrap_database_errors:
-            cursor.execute(self.text, params)
+            cursor.execute(self.text, {name: _bound(value) for name, value in params.items()})
         return cursor
 
     def rows(self, **params: Any) -> list[tuple[Any, ...]]:
