@@ -135,7 +135,10 @@ class Execution(EngineModel):
 
 
 class Task(EngineModel):
-    """One attempt of one task of a run. Partitioned by workflow_id; its database key is (workflow_id, id)."""
+    """One attempt of one task of a run. Partitioned by workflow_id; its database key is (id, workflow_id).
+
+    The frontier is what passes read: open tasks, which are never consumed, and ended ones that no pass has consumed.
+    """
 
     id = models.UUIDField(primary_key=True, editable=False)
     workflow_id = models.UUIDField()
@@ -176,16 +179,13 @@ class Task(EngineModel):
         constraints = [
             models.UniqueConstraint(
                 fields=["workflow_id", "ref", "iteration", "attempt"], name="workflows_task_identity"
-            )
+            ),
+            models.CheckConstraint(
+                condition=models.Q(ended_at__isnull=False) | models.Q(consumed=False), name="workflows_task_open"
+            ),
         ]
         indexes = [
-            models.Index(fields=["id"], name="workflows_task_id"),
-            models.Index(fields=["workflow_id"], condition=models.Q(ended_at__isnull=True), name="workflows_task_open"),
-            models.Index(
-                fields=["workflow_id"],
-                condition=models.Q(ended_at__isnull=False, consumed=False),
-                name="workflows_task_unconsumed",
-            ),
+            models.Index(fields=["workflow_id"], condition=models.Q(consumed=False), name="workflows_task_frontier")
         ]
 
     def __str__(self) -> str:

@@ -51,7 +51,7 @@ def ensure_partitions(cursor: Any, now: datetime) -> list[str]:
             cursor.execute("SELECT to_regclass(%s)", [partition])
             if cursor.fetchone()[0] is not None:
                 continue
-            cursor.execute(f"CREATE TABLE {partition} (LIKE {table} INCLUDING DEFAULTS) WITH ({STORAGE})")
+            cursor.execute(f"CREATE TABLE {partition} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS) WITH ({STORAGE})")
             bounds = "DEFAULT"
             if start is not None and end is not None:
                 bounds = f"FOR VALUES FROM ('{id_floor(start)}') TO ('{id_floor(end)}')"

@@ -27,7 +27,7 @@ class Blocked:
 
 def find_blocked(workflow_id: UUID) -> Blocked | None:
     """The first open WAIT without a time of a run, else of its running children, depth first."""
-    open_tasks = list(Task.objects.filter(workflow_id=workflow_id, ended_at=None).order_by("id"))
+    open_tasks = list(Task.objects.filter(workflow_id=workflow_id, ended_at=None, consumed=False).order_by("id"))
     for task in open_tasks:
         if task.type == "WAIT" and not (task.input or {}).get("duration") and not (task.input or {}).get("until"):
             return Blocked(workflow_id, task)

@@ -78,10 +78,11 @@ SELECT e.namespace, e.id FROM workflows_execution e
    AND (NOT EXISTS (SELECT 1 FROM workflows_timer m
                      WHERE m.workflow_id = e.id AND NOT m.quarantined AND m.kind <> 'WORKFLOW')
     AND NOT EXISTS (SELECT 1 FROM workflows_task t
-                     WHERE t.workflow_id = e.id AND t.ended_at IS NULL
+                     WHERE t.workflow_id = e.id AND t.ended_at IS NULL AND NOT t.consumed
                        AND t.type NOT IN ('JOIN', 'EXCLUSIVE_JOIN', 'DO_WHILE'))
      OR EXISTS (SELECT 1 FROM workflows_task t
-                 WHERE t.workflow_id = e.id AND t.ended_at IS NULL AND t.updated_at < now() - make_interval(secs => %(idle)s)
+                 WHERE t.workflow_id = e.id AND t.ended_at IS NULL AND NOT t.consumed
+                   AND t.updated_at < now() - make_interval(secs => %(idle)s)
                    AND (t.queue IS NOT NULL AND NOT EXISTS (SELECT 1 FROM dispatch_queuedtask d WHERE d.id = t.id)
                      OR t.type = 'WAIT' AND COALESCE(t.input ->> 'duration', t.input ->> 'until', '') <> ''
                         AND NOT EXISTS (SELECT 1 FROM workflows_timer m WHERE m.workflow_id = e.id AND m.task_id = t.id)

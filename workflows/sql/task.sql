@@ -20,14 +20,11 @@ RETURNING id
 -- name: read_frontier
 -- Open tasks and ended ones that no pass has consumed (INV-8): never the whole run. Payloads of queued tasks that are
 -- still open are of no use to a pass and stay where they are.
-SELECT workflow_id, id, ref, iteration, attempt, name, type, status, consumed, CASE WHEN queue IS NULL THEN input END,
-       CASE WHEN queue IS NULL THEN output END, state, spec, reason, cause, sub_workflow_id, worker_id, domain, poll_count,
-       first_scheduled_at, scheduled_at, started_at, ended_at
-  FROM workflows_task WHERE workflow_id = ANY(%(ids)s::uuid[]) AND ended_at IS NULL
-UNION ALL
-SELECT workflow_id, id, ref, iteration, attempt, name, type, status, consumed, input, output, state, spec, reason, cause,
-       sub_workflow_id, worker_id, domain, poll_count, first_scheduled_at, scheduled_at, started_at, ended_at
-  FROM workflows_task WHERE workflow_id = ANY(%(ids)s::uuid[]) AND ended_at IS NOT NULL AND NOT consumed
+SELECT workflow_id, id, ref, iteration, attempt, name, type, status, consumed,
+       CASE WHEN queue IS NULL OR ended_at IS NOT NULL THEN input END,
+       CASE WHEN queue IS NULL OR ended_at IS NOT NULL THEN output END, state, spec, reason, cause, sub_workflow_id, worker_id,
+       domain, poll_count, first_scheduled_at, scheduled_at, started_at, ended_at
+  FROM workflows_task WHERE workflow_id = ANY(%(ids)s::uuid[]) AND NOT consumed
 
 -- name: read_refs
 -- The newest row of each named ref: latest iteration, finished attempts before pending ones, latest attempt.
@@ -96,7 +93,7 @@ UPDATE workflows_task t SET consumed = true
 UPDATE workflows_task
    SET status = 'CANCELED', reason = COALESCE(reason, %(reason)s), consumed = true, lease_token = NULL, ended_at = now(),
        updated_at = now()
- WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND ended_at IS NULL
+ WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND ended_at IS NULL AND NOT consumed
 RETURNING id, workflow_id, ref, iteration, attempt, status, sub_workflow_id
 
 -- name: start
@@ -139,7 +136,7 @@ SELECT id, workflow_id, namespace, status, ref, type, queue, lease_token, worker
 -- Open tasks of a run by ref, newest iteration and attempt first; `ref` may be null for all.
 SELECT id, ref, iteration, attempt, type, status, queue, sub_workflow_id
   FROM workflows_task
- WHERE workflow_id = %(workflow_id)s AND ended_at IS NULL AND (%(ref)s::text IS NULL OR ref = %(ref)s)
+ WHERE workflow_id = %(workflow_id)s AND ended_at IS NULL AND NOT consumed AND (%(ref)s::text IS NULL OR ref = %(ref)s)
  ORDER BY string_to_array(iteration, '.')::integer[] DESC, attempt DESC
 
 -- name: outline
