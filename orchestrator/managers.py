@@ -1,4 +1,4 @@
-"""Verbs of the audit trail and of API keys."""
+"""Verbs of the audit trail, of API keys and of tags."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from uuid import UUID
 from orchestrator.db import json, sql
 from orchestrator.db.ids import new_id
 from orchestrator.db.models import VerbManager
+from orchestrator.db.transactions import requires_transaction
 
 _SQL = sql.load("orchestrator", "audit.sql")
 _KEY = sql.load("orchestrator", "api_key.sql")
+_TAG = sql.load("orchestrator", "tag.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +84,45 @@ class ApiKeyManager(VerbManager):
     def revoke(self, namespace: str, key_id: UUID) -> bool:
         """End a key; False when there is no such live one."""
         return bool(_KEY.revoke.rows(namespace=namespace, id=key_id))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTag:
+    """A tag and the object it is on."""
+
+    kind: str
+    name: str
+    key: str
+    value: str
+
+
+class TagManager(VerbManager):
+    """Tags of named objects, as (key, value)."""
+
+    @requires_transaction
+    def add(self, namespace: str, kind: str, name: str, tags: Sequence[tuple[str, str]]) -> None:
+        """Put tags on an object; those it has stay."""
+        _TAG.add.execute(
+            namespace=namespace, kind=kind, name=name, ids=[new_id() for _ in tags], keys=[key for key, _ in tags],
+            values=[value for _, value in tags],
+        )  # fmt: skip
+
+    @requires_transaction
+    def remove(self, namespace: str, kind: str, name: str, tags: Sequence[tuple[str, str]]) -> None:
+        """Take tags off an object."""
+        _TAG.remove.execute(
+            namespace=namespace,
+            kind=kind,
+            name=name,
+            keys=[key for key, _ in tags],
+            values=[value for _, value in tags],
+        )
+
+    @requires_transaction
+    def clear(self, namespace: str, kind: str, name: str) -> None:
+        """Take all tags off an object."""
+        _TAG.clear.execute(namespace=namespace, kind=kind, name=name)
+
+    def find(self, namespace: str, kind: str | None, name: str | None) -> list[StoredTag]:
+        """Tags by object, in order."""
+        return [StoredTag(*row) for row in _TAG.find.rows(namespace=namespace, kind=kind, name=name)]

@@ -1,12 +1,13 @@
-"""Tables that belong to no engine app: the audit trail and API keys."""
+"""Tables that belong to no engine app: the audit trail, API keys and tags."""
 
 from __future__ import annotations
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from orchestrator.db.ids import new_id
 from orchestrator.db.models import EngineModel
-from orchestrator.managers import ApiKeyManager, AuditManager
+from orchestrator.managers import ApiKeyManager, AuditManager, TagManager
 
 
 class AuditEntry(EngineModel):
@@ -53,3 +54,21 @@ class ApiKey(EngineModel):
     class Meta(EngineModel.Meta):
         verbose_name = "API key"
         indexes = [models.Index(fields=["namespace", "id"], name="orchestrator_apikey_namespace")]
+
+
+class Tag(EngineModel):
+    """A key and a value on a named object."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    namespace = models.TextField()
+    kind = models.TextField()
+    name = models.TextField()
+    key = models.TextField()
+    value = models.TextField()
+
+    sql = TagManager()
+
+    class Meta(EngineModel.Meta):
+        constraints = [
+            models.UniqueConstraint(fields=["namespace", "kind", "name", "key", "value"], name="orchestrator_tag_key")
+        ]

@@ -23,12 +23,12 @@ from workflows.api.schemas import (
     HITS_ANSWER,
     LIST,
     LIST_ANSWER,
-    NUMBER_ANSWER,
     OBJECT,
     OBJECT_ANSWER,
     TEXT_ANSWER,
 )  # fmt: skip
-from workflows.api.workflows import run_id, search_parameters, show
+from workflows.api.searching import search_parameters
+from workflows.api.workflows import run_id, show
 from workflows.managers.task import StartedTask
 from workflows.services import control, reading
 from workflows.services.evaluation import evaluate_eagerly
@@ -217,8 +217,8 @@ class UpdateByRef(TextView):
     lenient = True
 
     @extend_schema(operation_id="update_task_by_ref", request=OBJECT, responses=TEXT_ANSWER)
-    def post(self, request: Request, workflow_id: str, ref: str, status: str) -> Response:
-        return Response(complete_ref(self, request, workflow_id, ref, status) or "")
+    def post(self, request: Request, workflow_id: str, ref: str, status: str) -> HttpResponse:
+        return HttpResponse(str(complete_ref(self, request, workflow_id, ref, status) or ""), content_type="text/plain")
 
 
 class UpdateByRefSync(View):
@@ -267,6 +267,7 @@ class Log(View):
     """The log of a task: raw lines in, entries out."""
 
     permission = "work"
+    permissions = {"get": "view"}
     parser_classes: list[type] = []
 
     @extend_schema(operation_id="append_task_log", request={"text/plain": {"type": "string"}}, responses=EMPTY)
@@ -278,7 +279,7 @@ class Log(View):
 
     @extend_schema(operation_id="get_task_log", responses={**LIST_ANSWER, 204: None})
     def get(self, request: Request, task_id: str) -> HttpResponse:
-        task = get_workable(self.who, parse_uuid(task_id), task_id)
+        task = reading.get_task(self.who.namespace, parse_uuid(task_id), task_id)
         lines = [
             {"log": line, "taskId": str(task.id), "createdTime": int(at.timestamp() * 1000)}
             for line, at in dispatching.read_logs(task.id)
@@ -308,89 +309,6 @@ class Heartbeat(View):
         return empty()
 
 
-class QueueSizes(View):
-    """Waiting tasks of the named types."""
-
-    permission = "view"
-
-    @extend_schema(operation_id="get_queue_sizes", responses=OBJECT_ANSWER)
-    def get(self, request: Request) -> Response:
-        names = request.query_params.getlist("taskType")
-        found = dispatching.queue_sizes(self.who.namespace, names)
-        return Response({name: sum(found.get(name, (0, 0))[:1]) for name in names})
-
-
-class QueueSize(View):
-    """Waiting tasks of one type."""
-
-    permission = "view"
-
-    @extend_schema(operation_id="get_queue_size", responses=NUMBER_ANSWER)
-    def get(self, request: Request) -> Response:
-        name = queue_name(text(request, "taskType") or "", text(request, "domain"))
-        return Response(dispatching.queue_sizes(self.who.namespace, [name]).get(name, (0, 0))[0])
-
-
-class Queues(View):
-    """Waiting tasks of every queue."""
-
-    permission = "view"
-
-    @extend_schema(operation_id="list_queues", responses=OBJECT_ANSWER)
-    def get(self, request: Request) -> Response:
-        return Response({name: waiting for name, (waiting, _) in dispatching.queue_sizes(self.who.namespace).items()})
-
-
-class QueuesVerbose(View):
-    """Waiting and leased tasks of every queue."""
-
-    permission = "view"
-
-    @extend_schema(operation_id="list_queues_verbose", responses=OBJECT_ANSWER)
-    def get(self, request: Request) -> Response:
-        found = dispatching.queue_sizes(self.who.namespace)
-        return Response({name: {"a": {"size": waiting, "uacked": leased}} for name, (waiting, leased) in found.items()})
-
-
-class PollData(View):
-    """Who polled a queue last."""
-
-    permission = "view"
-
-    @extend_schema(operation_id="get_poll_data", responses=LIST_ANSWER)
-    def get(self, request: Request) -> Response:
-        return Response(poll_data(self.who.namespace, text(request, "taskType")))
-
-
-class AllPollData(View):
-    """Who polled any queue last."""
-
-    permission = "view"
-
-    @extend_schema(operation_id="list_poll_data", responses=LIST_ANSWER)
-    def get(self, request: Request) -> Response:
-        return Response(poll_data(self.who.namespace, None))
-
-
-def poll_data(namespace: str, name: str | None) -> list[dict[str, Any]]:
-    """Last polls as JSON."""
-    found = []
-    for queue, domain, worker, at in dispatching.read_polls(namespace, name):
-        entry = {"queueName": queue, "workerId": worker, "lastPollTime": int(at.timestamp() * 1000)}
-        found.append({**entry, "domain": domain} if domain else entry)
-    return found
-
-
-class Requeue(TextView):
-    """Nothing is ever off its queue here; answers how many tasks wait."""
-
-    permission = "operate"
-
-    @extend_schema(operation_id="requeue_tasks", request=None, responses=TEXT_ANSWER)
-    def post(self, request: Request, name: str) -> Response:
-        return Response(dispatching.queue_sizes(self.who.namespace, [name]).get(name, (0, 0))[0])
-
-
 class Search(View):
     """Tasks by the basic fields."""
 
@@ -401,4 +319,17 @@ class Search(View):
         found = reading.search_tasks(self.who.namespace, *search_parameters(request))
         runs = reading.runs_by_id({task.workflow_id for task in found.hits})
         hits = [task_summary(task, runs.get(task.workflow_id)) for task in found.hits]
+        return Response({"totalHits": found.total, "results": hits})
+
+
+class SearchWhole(View):
+    """The same, answering the tasks with their input and output."""
+
+    permission = "view"
+
+    @extend_schema(operation_id="search_whole_tasks", responses=HITS_ANSWER)
+    def get(self, request: Request) -> Response:
+        found = reading.search_tasks(self.who.namespace, *search_parameters(request))
+        runs = reading.runs_by_id({task.workflow_id for task in found.hits})
+        hits = [task_json(task, runs.get(task.workflow_id), None) for task in found.hits]
         return Response({"totalHits": found.total, "results": hits})

@@ -129,9 +129,9 @@ class DeclaredPermission(BasePermission):
     """Every view declares the permission it needs; one that does not is closed."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        needed = getattr(view, "permission", None)
-        if needed is None:
+        if getattr(view, "permission", None) is None:
             return False
+        needed = getattr(view, "permissions", {}).get((request.method or "").lower(), view.permission)
         access.require(request.user if isinstance(request.user, access.Principal) else None, needed)
         return True
 

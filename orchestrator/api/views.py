@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpResponse
@@ -10,13 +11,14 @@ from rest_framework.views import APIView
 
 from orchestrator import access
 from orchestrator.api import TextRenderer
-from orchestrator.errors import Invalid
+from orchestrator.errors import Forbidden, Invalid
 
 
 class View(APIView):
-    """A view of the API; `permission` is what a caller needs."""
+    """A view of the API; `permission` is what a caller needs, `permissions` what it needs instead for some methods."""
 
     permission: str | None = None
+    permissions: Mapping[str, str] = {}
     lenient = False
     """Whether characters that cannot be stored are replaced in the body, rather than refused."""
 
@@ -88,3 +90,9 @@ def empty(status: int = 200) -> HttpResponse:
     response = HttpResponse(b"", status=status, content_type="application/json")
     response["Content-Length"] = "0"
     return response
+
+
+def refuse_browser(request: Request) -> None:
+    """Refuse a GET that acts where a page of any site could make a browser send it; programs may."""
+    if access.credentials(request.headers) is None and ("Sec-Fetch-Site" in request.headers or request.COOKIES):
+        raise Forbidden("A browser may not change anything by GET: use PUT, or an API key.")

@@ -15,11 +15,10 @@ from workflows.services import control
 from workflows.services.evaluation import evaluate_eagerly
 from workflows.wire import parse_uuid
 
-METHODS = {"pause": "put", "resume": "put", "restart": "post", "retry": "post", "terminate": "post", "remove": "delete"}
 _MOST = 1000
 
 
-def bulk_view(action: str) -> type[View]:
+def bulk_view(action: str, method: str, operation: str | None = None) -> type[View]:
     """The view of one bulk action."""
 
     def handle(self: View, request: Request) -> Response:
@@ -36,14 +35,27 @@ def bulk_view(action: str) -> type[View]:
             {"bulkErrorResults": errors, "bulkSuccessfulResults": done, "message": "Bulk Request has been processed."}
         )
 
-    described = extend_schema(operation_id=f"bulk_{action}", request=IDS, responses=BULK_ANSWER)(handle)
-    fields = {"permission": "operate", "__doc__": f"Bulk {action}.", METHODS[action]: described}
-    return type(f"Bulk{action.title()}", (View,), fields)
+    described = extend_schema(operation_id=f"bulk_{operation or action}", request=IDS, responses=BULK_ANSWER)(handle)
+    fields = {"permission": "operate", "__doc__": f"Bulk {action}.", method: described}
+    return type(f"Bulk{(operation or action).title().replace('_', '')}", (View,), fields)
 
 
 def _options(action: str, request: Request) -> dict[str, Any]:
     if action == "restart":
         return {"use_latest_definitions": flag(request, "useLatestDefinitions")}
-    if action == "terminate":
+    if action in ("terminate", "terminate_remove"):
         return {"reason": text(request, "reason")}
     return {}
+
+
+VIEWS = {
+    "pause": bulk_view("pause", "put"),
+    "resume": bulk_view("resume", "put"),
+    "restart": bulk_view("restart", "post"),
+    "retry": bulk_view("retry", "post"),
+    "terminate": bulk_view("terminate", "post"),
+    "remove": bulk_view("remove", "delete"),
+    "delete": bulk_view("remove", "post", "delete"),
+    "terminate-remove": bulk_view("terminate_remove", "delete"),
+}
+"""By the last segment of their path; SDKs know two names for the removal."""

@@ -21,7 +21,7 @@ from workflows.services.executing import Blocked
 from workflows.wire import present, task_json
 
 STRATEGIES = ("TARGET_WORKFLOW", "BLOCKING_WORKFLOW", "BLOCKING_TASK", "BLOCKING_TASK_INPUT")
-_MOST_SECONDS = 120
+MOST_SECONDS = 120
 
 
 def strategy(request: Request) -> str:
@@ -32,7 +32,14 @@ def strategy(request: Request) -> str:
     return found
 
 
-def signal_response(namespace: str, target: UUID, wanted: str, *, timed_out: bool, request_id: str | None) -> dict[str, Any]:
+def wanted_refs(request: Request) -> list[str]:
+    """The references whose end a caller waits for; SDKs write `None` for none."""
+    return [ref for ref in (text(request, "waitUntilTaskRef") or "").split(",") if ref and ref != "None"]
+
+
+def signal_response(
+    namespace: str, target: UUID, wanted: str, *, timed_out: bool, request_id: str | None
+) -> dict[str, Any]:
     """Conductor's SignalResponse: the target run, the run that blocks it, or the blocking task."""
     whole = reading.get_whole_run(namespace, target)
     blocked = executing.find_blocked(target) if wanted != "TARGET_WORKFLOW" else None
@@ -64,11 +71,10 @@ class Execute(View):
     @extend_schema(operation_id="execute_workflow", request=OBJECT, responses=OBJECT_ANSWER)
     def post(self, request: Request, name: str, version: int = 0) -> Response:
         wanted = strategy(request)
-        seconds = number(request, "waitForSeconds", 10, most=_MOST_SECONDS)
-        refs = [ref for ref in (text(request, "waitUntilTaskRef") or "").split(",") if ref and ref != "None"]
+        seconds = number(request, "waitForSeconds", 10, most=MOST_SECONDS)
         found = start_request({**body_object(request), "name": name}, self.who.namespace, self.who.name)
         workflow_id = start_now(replace(found, version=version or found.version))
-        settled = executing.wait_for(workflow_id, refs, seconds)
+        settled = executing.wait_for(workflow_id, wanted_refs(request), seconds)
         return Response(
             signal_response(
                 self.who.namespace, workflow_id, wanted, timed_out=not settled, request_id=text(request, "requestId")
@@ -105,7 +111,7 @@ class SignalSync(View):
     @extend_schema(operation_id="signal_workflow_sync", request=OBJECT, responses=OBJECT_ANSWER)
     def post(self, request: Request, workflow_id: str, status: str) -> Response:
         wanted = strategy(request)
-        seconds = number(request, "timeoutMillis", 5000, most=_MOST_SECONDS * 1000) / 1000
+        seconds = number(request, "timeoutMillis", 5000, most=MOST_SECONDS * 1000) / 1000
         blocked = signal(self, request, workflow_id, status)
         if blocked is None:
             raise NotFound(f"Found no blocked WAIT task of workflow {workflow_id}")

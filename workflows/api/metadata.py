@@ -20,6 +20,7 @@ class WorkflowDefinitions(View):
     """Register, replace and list workflow definitions."""
 
     permission = "define"
+    permissions = {"get": "view"}
 
     @extend_schema(operation_id="register_workflow", request=OBJECT, responses=EMPTY)
     def post(self, request: Request) -> HttpResponse:
@@ -135,6 +136,7 @@ class TaskDefinitions(View):
     """Register, replace and list task definitions."""
 
     permission = "define"
+    permissions = {"get": "view"}
 
     @extend_schema(operation_id="register_tasks", request=LIST, responses=EMPTY)
     def post(self, request: Request) -> HttpResponse:
@@ -155,6 +157,7 @@ class TaskDefinition(View):
     """One task definition."""
 
     permission = "define"
+    permissions = {"get": "view"}
 
     @extend_schema(operation_id="get_task_definition", responses=OBJECT_ANSWER)
     def get(self, request: Request, name: str) -> Response:

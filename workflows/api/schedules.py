@@ -9,14 +9,16 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from orchestrator.api.views import View, body_list, body_object, empty, flag, number, text
+from orchestrator.api.views import View, body_list, body_object, empty, flag, number, refuse_browser, text
 from orchestrator.errors import Invalid, OstinatoError
 from workflows.api.schemas import BULK_ANSWER, EMPTY, HITS_ANSWER, IDS, LIST_ANSWER, OBJECT, OBJECT_ANSWER
-from workflows.api.workflows import search_parameters
+from workflows.api.searching import search_parameters
 from workflows.managers.schedule import StoredSchedule
 from workflows.models import ScheduleRun
 from workflows.services import reading, scheduling
 from workflows.wire import millis, present
+
+_ALL = "All schedules were paused."
 
 
 def schedule_json(stored: StoredSchedule) -> dict[str, Any]:
@@ -53,6 +55,7 @@ class Schedules(View):
     """Save and list schedules."""
 
     permission = "define"
+    permissions = {"get": "view"}
 
     @extend_schema(operation_id="save_schedule", request=OBJECT, responses=OBJECT_ANSWER)
     def post(self, request: Request) -> Response:
@@ -86,6 +89,7 @@ class Schedule(View):
     """One schedule."""
 
     permission = "define"
+    permissions = {"get": "view"}
 
     @extend_schema(operation_id="get_schedule", responses=OBJECT_ANSWER)
     def get(self, request: Request, name: str) -> Response:
@@ -109,6 +113,7 @@ class PauseSchedule(View):
 
     @extend_schema(operation_id="pause_schedule_by_get", responses=EMPTY)
     def get(self, request: Request, name: str) -> HttpResponse:
+        refuse_browser(request)
         return self.put(request, name)
 
 
@@ -124,6 +129,7 @@ class ResumeSchedule(View):
 
     @extend_schema(operation_id="resume_schedule_by_get", responses=EMPTY)
     def get(self, request: Request, name: str) -> HttpResponse:
+        refuse_browser(request)
         return self.put(request, name)
 
 
@@ -199,3 +205,41 @@ class BulkResume(BulkSchedules):
     @extend_schema(operation_id="bulk_resume_schedules", request=IDS, responses=BULK_ANSWER)
     def put(self, request: Request) -> Response:
         return self.change(request)
+
+
+class PauseAll(View):
+    """Pause every schedule that is not paused; a GET that acts, because clients know it so."""
+
+    permission = "operate"
+
+    @extend_schema(operation_id="pause_all_schedules", responses=EMPTY)
+    def get(self, request: Request) -> HttpResponse:
+        refuse_browser(request)
+        for stored in scheduling.find(self.who.namespace):
+            if not stored.paused:
+                scheduling.pause(self.who.namespace, stored.name, _ALL)
+        return empty()
+
+
+class ResumeAll(View):
+    """Resume the schedules that were paused together; a GET that acts."""
+
+    permission = "operate"
+
+    @extend_schema(operation_id="resume_all_schedules", responses=EMPTY)
+    def get(self, request: Request) -> HttpResponse:
+        refuse_browser(request)
+        for stored in scheduling.find(self.who.namespace):
+            if stored.paused and stored.paused_reason == _ALL:
+                scheduling.resume(self.who.namespace, stored.name)
+        return empty()
+
+
+class RequeueAll(View):
+    """Nothing is ever lost from a row: there is nothing to put back."""
+
+    permission = "operate"
+
+    @extend_schema(operation_id="requeue_schedules", responses=EMPTY)
+    def get(self, request: Request) -> HttpResponse:
+        return empty()

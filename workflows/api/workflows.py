@@ -11,12 +11,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from orchestrator.api.views import TextView, View, body_list, body_object, empty, flag, number, text
+from orchestrator.api.views import TextView, View, body_object, empty, flag, number, text
 from orchestrator.errors import Invalid, NotFound
 from workflows.api.schemas import (
     EMPTY,
     HITS_ANSWER,
-    IDS,
     IDS_ANSWER,
     LIST_ANSWER,
     NOTHING,
@@ -28,7 +27,7 @@ from workflows.models import Execution, HistoryEvent
 from workflows.services import control, reading, simulation
 from workflows.services.evaluation import evaluate_eagerly
 from workflows.services.starting import StartRequest, start
-from workflows.wire import parse_uuid, task_json, workflow_json, workflow_summary
+from workflows.wire import parse_uuid, task_json, workflow_json
 
 
 def run_id(shown: str) -> UUID:
@@ -99,22 +98,38 @@ class StartByBody(TextView):
         return Response(start_now(start_request(body_object(request), self.who.namespace, self.who.name)))
 
 
+class StartVersion(TextView):
+    """Start a version of a definition, or the latest for 0; the body is the run's input."""
+
+    permission = "start"
+
+    @extend_schema(operation_id="start_workflow_version", request=OBJECT, responses=TEXT_ANSWER)
+    def post(self, request: Request, name: str, version: int) -> Response:
+        return Response(start_now(by_name(self, request, name, version)))
+
+
+def by_name(self: View, request: Request, name: str, version: int) -> StartRequest:
+    """What to start where the path names it and the body is the input."""
+    return StartRequest(
+        name,
+        version=version or None,
+        input=body_object(request, "input"),
+        namespace=self.who.namespace,
+        correlation_id=text(request, "correlationId"),
+        priority=number(request, "priority", 0, most=99),
+        created_by=self.who.name,
+    )
+
+
 class Workflow(View):
     """One run: look at it, or terminate it; a POST starts one by a definition's name."""
 
     permission = "operate"
+    permissions = {"get": "view", "post": "start"}
 
     @extend_schema(operation_id="start_workflow_by_name", request=OBJECT, responses=TEXT_ANSWER)
     def post(self, request: Request, workflow_id: str) -> HttpResponse:
-        found = StartRequest(
-            workflow_id,
-            version=number(request, "version", 0) or None,
-            input=body_object(request, "input"),
-            namespace=self.who.namespace,
-            correlation_id=text(request, "correlationId"),
-            priority=number(request, "priority", 0, most=99),
-            created_by=self.who.name,
-        )
+        found = by_name(self, request, workflow_id, number(request, "version", 0))
         return HttpResponse(str(start_now(found)), content_type="text/plain")
 
     @extend_schema(operation_id="get_workflow", responses=OBJECT_ANSWER)
@@ -221,6 +236,18 @@ ResetCallbacks = action_view("reset_callbacks", control.reset_callbacks, "post",
 Remove = action_view("remove_workflow", control.remove, "delete", 200)
 
 
+class TerminateAndRemove(View):
+    """Terminate a run if it is open, and delete it."""
+
+    permission = "operate"
+
+    @extend_schema(operation_id="terminate_and_remove_workflow", responses=EMPTY)
+    def delete(self, request: Request, workflow_id: str) -> HttpResponse:
+        reason = text(request, "reason")
+        control.terminate_remove(self.who.namespace, run_id(workflow_id), actor=self.who.name, reason=reason)
+        return empty()
+
+
 class Rerun(TextView):
     """Run an ended run again from a task; answers its id."""
 
@@ -276,33 +303,6 @@ class Variables(View):
         return Response(show(reading.get_whole_run(self.who.namespace, parse_uuid(workflow_id), workflow_id)))
 
 
-class Correlated(View):
-    """Runs of a definition with a correlation id."""
-
-    permission = "view"
-
-    @extend_schema(operation_id="list_correlated_workflows", responses=LIST_ANSWER)
-    def get(self, request: Request, name: str, correlation_id: str) -> Response:
-        closed, tasks = flag(request, "includeClosed"), flag(request, "includeTasks")
-        found = reading.correlated(self.who.namespace, name, correlation_id, closed=closed)
-        return Response([show_listed(run, tasks=tasks) for run in found])
-
-
-class CorrelatedList(View):
-    """Runs of a definition by correlation ids."""
-
-    permission = "view"
-
-    @extend_schema(operation_id="find_correlated_workflows", request=IDS, responses=OBJECT_ANSWER)
-    def post(self, request: Request, name: str) -> Response:
-        closed, tasks = flag(request, "includeClosed"), flag(request, "includeTasks")
-        found = {
-            str(key): reading.correlated(self.who.namespace, name, str(key), closed=closed)
-            for key in body_list(request)
-        }
-        return Response({key: [show_listed(run, tasks=tasks) for run in runs] for key, runs in found.items() if runs})
-
-
 class Running(View):
     """Ids of a definition's runs that have not ended."""
 
@@ -312,28 +312,6 @@ class Running(View):
     def get(self, request: Request, name: str) -> Response:
         version = number(request, "version", 0) or None
         return Response([str(found) for found in reading.running(self.who.namespace, name, version)])
-
-
-class Search(View):
-    """Runs by the basic fields."""
-
-    permission = "view"
-
-    @extend_schema(operation_id="search_workflows", responses=HITS_ANSWER)
-    def get(self, request: Request) -> Response:
-        found = reading.search_runs(self.who.namespace, *search_parameters(request))
-        return Response({"totalHits": found.total, "results": [workflow_summary(run) for run in found.hits]})
-
-
-def search_parameters(request: Request) -> tuple[str, str, str, int, int]:
-    """query, freeText, sort, start and size of a search."""
-    return (
-        text(request, "query") or "",
-        text(request, "freeText") or "*",
-        text(request, "sort") or "",
-        number(request, "start", 0, most=1_000_000),
-        number(request, "size", 100, most=5000),
-    )
 
 
 class TestRun(View):

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db.models import Model, Q, QuerySet
 
+from dispatch.models import QueuedTask
 from orchestrator.db.ids import parse_id
 from orchestrator.db.transactions import snapshot
 from orchestrator.errors import Invalid, NotFound
@@ -17,6 +18,8 @@ from workflows.engine.blueprint import Blueprint
 from workflows.models import Execution, ScheduleRun, Task
 from workflows.services.revisions import blueprint_for
 
+FAMILY_MOST = 1000
+"""Runs of one family that are shown."""
 COUNT_MOST = 10_000
 """Hits are counted up to here; a longer list says this many."""
 _RUN_FIELDS = {
@@ -90,14 +93,33 @@ def get_task(namespace: str, task_id: UUID | None, shown: str = "") -> Task:
     return task
 
 
+def queued_tasks(namespace: str, queue: str, first: int, count: int) -> list[Task]:
+    """Tasks on a queue, handed out or not, oldest first."""
+    rows = QueuedTask.objects.filter(namespace=namespace, queue=queue).order_by("id")
+    return list(Task.objects.filter(id__in=list(rows.values_list("id", flat=True)[first : first + count])).order_by("id"))
+
+
 def get_blueprint(run: Execution) -> Blueprint | None:
     """What a run executes."""
     return blueprint_for([run.revision_id]).get(run.revision_id)
 
 
-def runs_by_id(ids: set[UUID]) -> dict[UUID, Execution]:
-    """Runs of a list of tasks."""
-    return {run.id: run for run in Execution.objects.filter(id__in=ids)}
+def runs_by_id(ids: set[UUID], namespace: str | None = None) -> dict[UUID, Execution]:
+    """Runs by their ids: of tasks whose namespace was looked at already, or those of a namespace."""
+    found = Execution.objects.filter(id__in=ids)
+    return {run.id: run for run in (found if namespace is None else found.filter(namespace=namespace))}
+
+
+def family(namespace: str, workflow_id: UUID, shown: str = "") -> list[Execution]:
+    """A run and the runs below it, parents first, up to FAMILY_MOST; raises NotFound."""
+    found = [get_run(namespace, workflow_id, shown)]
+    level = [workflow_id]
+    while level and len(found) < FAMILY_MOST:
+        below = Execution.objects.filter(namespace=namespace, parent_workflow_id__in=level).order_by("id")
+        children = list(below[: FAMILY_MOST - len(found)])
+        found += children
+        level = [child.id for child in children]
+    return found
 
 
 def correlated(namespace: str, name: str, correlation_id: str, *, closed: bool) -> list[Execution]:

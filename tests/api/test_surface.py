@@ -1,0 +1,218 @@
+"""Paths that SDKs know beside the everyday ones: tags, families, states, old queues, administration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.models import AuditEntry
+from orchestrator.services import keys
+from orchestrator.services.keys import KeyRequest
+from tests import flows
+from tests.api.client import UNKNOWN, Caller, calls, demo_api, filled  # noqa: F401  (a fixture)
+from tests.flows import child, register, simple, unique
+
+WAIT = {"name": "pause", "taskReferenceName": "pause", "type": "WAIT"}
+
+
+def one(name: str) -> dict[str, Any]:
+    return simple("one", name)
+
+
+def started(api: Caller, *tasks: dict[str, Any], **body: Any) -> str:
+    return api.text("post", "workflow", {"name": register(*tasks), **body})
+
+
+@pytest.mark.parametrize("path", ["metadata/workflow/{}/tags", "metadata/tags/workflow/{}", "metadata/task/{}/tags"])
+def test_tags(api: Caller, path: str) -> None:
+    name = register(simple("a"))
+    api.empty("post", "metadata/taskdefs", [{"name": name}])
+    path = path.format(name)
+    team, tier = {"key": "team", "value": "red"}, {"key": "tier", "value": "1"}
+    api.empty("post", path, {**team, "type": "METADATA"})
+    api.empty("post", path, [team, tier])
+    assert api.json("get", path) == [{"type": "METADATA", **team}, {"type": "METADATA", **tier}]
+    api.empty("delete", path, team)
+    api.empty("delete", path, team)
+    assert api.json("get", path) == [{"type": "METADATA", **tier}]
+    api.empty("put", path, [team])
+    assert [tag["value"] for tag in api.json("get", path)] == ["red"]
+    (listed,) = api.json("get", "metadata/tags")
+    assert (listed["objectName"], listed["key"]) == (name, "team")
+    for bad in ({}, {"key": "k"}, [{"key": "", "value": "v"}], [1], {"key": "k", "value": "v" * 501}):
+        api.refused("post", path, bad)
+    assert AuditEntry.objects.filter(target=name, action__startswith="tag.").count() == 5
+
+
+def test_tags_of_what_is_not_there(api: Caller) -> None:
+    for path in ("metadata/workflow/none/tags", "metadata/task/none/tags", "scheduler/schedules/none/tags"):
+        api.refused("get", path, status=404)
+        api.refused("put", path, [{"key": "k", "value": "v"}], status=404)
+
+
+def test_schedules_are_tagged_and_paused_together(api: Caller) -> None:
+    request = {"startWorkflowRequest": {"name": register(simple("a"))}, "cronExpression": "0 0 3 * * *"}
+    for name in ("hers", "mine"):
+        api("post", "scheduler/schedules", {"name": name, **request})
+    api.empty("put", "scheduler/schedules/mine/tags", [{"key": "team", "value": "red"}])
+    assert len(api.json("get", "scheduler/schedules/mine/tags")) == 1
+    api.empty("put", "scheduler/schedules/hers/pause?reason=holiday")
+    api.empty("get", "scheduler/admin/pause")
+    assert all(found["paused"] for found in api.json("get", "scheduler/schedules"))
+    api.empty("get", "scheduler/admin/requeue")
+    api.empty("get", "scheduler/admin/resume")
+    paused = {found["name"]: found["paused"] for found in api.json("get", "scheduler/schedules")}
+    assert paused == {"hers": True, "mine": False}
+
+
+@pytest.mark.parametrize("path", ["scheduler/admin/pause", "scheduler/admin/resume", "scheduler/schedules/x/pause"])
+def test_a_page_cannot_make_a_browser_act_by_get(api: Caller, path: str) -> None:
+    response = api.client.get(f"/api/{path}", headers={"Sec-Fetch-Site": "cross-site"})
+    assert response.status_code == 403
+
+
+def test_runs_by_correlation_over_many_names(api: Caller) -> None:
+    names = [register(simple("a")), register(simple("a"))]
+    runs = [api.text("post", "workflow", {"name": name, "correlationId": "c"}) for name in names]
+    found = api.json("post", "workflow/correlated/batch", {"workflowNames": names, "correlationIds": ["c", "d"]})
+    assert {key: [run["workflowId"] for run in value] for key, value in found.items()} == {"c": runs}
+    api.refused("post", "workflow/correlated/batch", {"workflowNames": names})
+
+
+def test_a_family_is_listed_from_its_top(api: Caller) -> None:
+    below = register(WAIT)
+    run = started(api, child("sub", below))
+    flows.drain()
+    whole = api.json("get", f"workflow/family/{run}")
+    assert [found["workflowName"] for found in whole][1:] == [below]
+    assert whole[1]["parentWorkflowId"] == run and whole[1]["tasks"]
+    summaries = api.json("get", f"workflow/family/{run}?summaryOnly=true")
+    assert [found["workflowId"] for found in summaries] == [found["workflowId"] for found in whole]
+    api.refused("get", f"workflow/family/{UNKNOWN}", status=404)
+
+
+def test_a_state_is_updated_and_waited_for(api: Caller) -> None:
+    run = started(api, WAIT, simple("after", inputParameters={"v": "${workflow.variables.v}"}))
+    body = {
+        "variables": {"v": 7},
+        "taskReferenceName": "pause",
+        "taskResult": {"status": "COMPLETED", "outputData": {"o": 1}},
+    }
+    found = api.json("post", f"workflow/{run}/state?waitForSeconds=0", body)
+    tasks = {task["referenceTaskName"]: task for task in found["tasks"]}
+    assert tasks["pause"]["outputData"] == {"o": 1} and tasks["after"]["inputData"] == {"v": 7}
+    api.refused("post", f"workflow/{run}/state?waitForSeconds=0", {"taskReferenceName": "none", "taskResult": {}}, 404)
+    api.refused("post", f"workflow/{run}/state", {"taskResult": {}})
+    api.refused("post", f"workflow/{run}/state", {"taskResult": 5, "taskReferenceName": "pause"})
+    api.refused("post", f"workflow/{run}/state", {"variables": 5})
+
+
+def test_a_run_as_it_was(api: Caller) -> None:
+    queue = unique("q")
+    run = started(api, one(queue), simple("two"))
+    task = api.json("get", f"tasks/poll/{queue}?workerid=w")
+    api.text("post", "tasks", {"taskId": task["taskId"], "workflowInstanceId": run, "status": "COMPLETED"})
+    api.empty("put", f"workflow/{run}/pause")
+    events = api.json("get", f"workflow/{run}/history")
+    seen = []
+    for seq in range(len(events) + 1):
+        state = api.json("get", f"workflow/{run}/state?seq={seq}")
+        assert state["seq"] == seq
+        seen.append((state["status"], [(t["referenceTaskName"], t["status"]) for t in state["tasks"]]))
+    assert seen[0] == ("RUNNING", [])
+    assert ("RUNNING", [("one", "SCHEDULED")]) in seen
+    assert ("RUNNING", [("one", "COMPLETED")]) in seen
+    assert seen[-1] == ("PAUSED", [("one", "COMPLETED"), ("two", "SCHEDULED")])
+    now = api.json("get", f"workflow/{run}")
+    assert [(t["referenceTaskName"], t["status"]) for t in now["tasks"]] == seen[-1][1]
+
+
+def test_searches_for_whole_runs_and_by_tasks(api: Caller) -> None:
+    queue = unique("q")
+    run = started(api, one(queue), simple("two"), correlationId="c")
+    (whole,) = api.json("get", f"workflow/search-v2?query=workflowId%3D{run}")["results"]
+    assert whole["correlationId"] == "c" and whole["startTime"] > 10**12
+    (summary,) = api.json("get", f"workflow/search-by-tasks?query=taskType%3D{queue}")["results"]
+    assert summary["workflowId"] == run and isinstance(summary["startTime"], str)
+    (again,) = api.json("get", f"workflow/search-by-tasks-v2?query=taskType%3D{queue}")["results"]
+    assert again["workflowId"] == run
+    (task,) = api.json("get", f"tasks/search-v2?query=taskType%3D{queue}")["results"]
+    assert task["referenceTaskName"] == "one" and task["inputData"] == {}
+    found = api.json("post", "workflow/bulk/search?includeTasks=False", [run, UNKNOWN])
+    assert [hit["workflowId"] for hit in found["bulkSuccessfulResults"]] == [run]
+    assert found["bulkErrorResults"].keys() == {UNKNOWN}
+
+
+def test_a_start_of_a_version_by_path(api: Caller) -> None:
+    name = register(simple("a"))
+    run = api.text("post", f"workflow/start/{name}/0?correlationId=c", {"x": 1})
+    assert api.json("get", f"workflow/{run}")["input"] == {"x": 1}
+    api.refused("post", f"workflow/start/{name}/7", {}, status=404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("delete", "workflow/{}/terminate-remove?reason=x"), ("delete", "workflow/bulk/terminate-remove")],
+)
+def test_terminate_and_remove(api: Caller, method: str, path: str) -> None:
+    run = started(api, simple("a"))
+    response = api(method, path.format(run), [run])
+    assert response.status_code == 200
+    api.refused("get", f"workflow/{run}", status=404)
+
+
+@pytest.mark.parametrize(("method", "path"), [("delete", "workflow/bulk/remove"), ("post", "workflow/bulk/delete")])
+def test_removal_of_many(api: Caller, method: str, path: str) -> None:
+    ended, going = started(api, simple("a")), started(api, simple("a"))
+    api.empty("delete", f"workflow/{ended}")
+    found = api.json(method, path, [ended, going])
+    assert found["bulkSuccessfulResults"] == [ended] and found["bulkErrorResults"].keys() == {going}
+
+
+@pytest.mark.parametrize("status", ["COMPLETED", "FAILED"])
+@pytest.mark.parametrize("by_id", [True, False])
+def test_old_queues_end_tasks(api: Caller, status: str, by_id: bool) -> None:
+    run = started(api, WAIT)
+    (task,) = api.json("get", f"workflow/{run}")["tasks"]
+    middle = f"task/{task['taskId']}" if by_id else "pause"
+    api.empty("post", f"queue/update/{run}/{middle}/{status}", {"o": 1})
+    found = api.json("get", f"workflow/{run}")
+    assert (found["status"], found["tasks"][0]["outputData"]) == (status, {"o": 1})
+    assert api.json("get", "queue/size").keys() == api.json("get", "queue/").keys() == {"COMPLETED", "FAILED"}
+    api.refused("post", f"queue/update/{run}/pause/{status}", {}, status=404)
+    api.refused("post", f"queue/update/{UNKNOWN}/task/{task['taskId']}/{status}", {}, status=404)
+
+
+def test_administration(api: Caller) -> None:
+    queue = unique("q")
+    run = started(api, one(queue))
+    assert api.text("post", f"admin/sweep/requeue/{run}") == f"true.{run}"
+    assert api.text("post", f"admin/consistency/verifyAndRepair/{run}") == "false"
+    (task,) = api.json("get", f"admin/task/{queue}?start=0&count=10")
+    assert (task["workflowInstanceId"], task["status"]) == (run, "SCHEDULED")
+    config = api.json("get", "admin/config")
+    assert config["LEASE_SECONDS"] == 60 and not [v for v in config.values() if isinstance(v, str)]
+    for path in (f"admin/sweep/requeue/{UNKNOWN}", f"admin/consistency/verifyAndRepair/{UNKNOWN}"):
+        api.refused("post", path, status=404)
+
+
+def test_who_may_only_look_may_look_everywhere_and_change_nothing(api: Caller) -> None:
+    run = started(api, simple("a"))
+    key, secret = keys.create(KeyRequest(flows.NAMESPACE, "looker", ("view",)), actor="ann")
+    headers = {"X-Authorization": f"{key.id}.{secret}"}
+
+    def asked(method: str, path: str) -> int:
+        return api.client.generic(
+            method.upper(), f"/api/{path}", b"{}", "application/json", headers=headers
+        ).status_code
+
+    for path in (
+        f"workflow/{run}", f"workflow/{run}/state", "metadata/workflow", "metadata/taskdefs", "scheduler/schedules",
+        "workflow/search", "metadata/tags",
+    ):  # fmt: skip
+        assert asked("get", path) == 200, path
+    closed = {"token", "workflow/bulk/search", "workflow/correlated/batch", "workflow/<str:name>/correlated"}
+    for method, pattern in calls("post", "put", "delete"):
+        if pattern not in closed:
+            assert asked(method, filled(pattern, workflow_id=run)) == 403, (method, pattern)
