@@ -32,6 +32,7 @@ class Mutation:
 QUEUE = "workflows/sql/decide_queue.sql"
 GATE = "tests/races/test_decide_queue.py::"
 TRANSITIONS = "tests/races/test_transitions.py::"
+SAGA = "tests/db/test_compensation.py::"
 MUTATIONS = [
     Mutation(
         "INV-2", QUEUE,
@@ -132,6 +133,21 @@ MUTATIONS = [
         "INV-11", "workflows/transitions.py",
         "    QueuedTask.sql.delete_for_runs(ids)\n", "",
         TRANSITIONS + "test_the_end_of_a_run_leaves_nothing_of_it_alive",
+    ),
+    Mutation(
+        "INV-11", "workflows/transitions.py",
+        "for run, end in ends if run.id not in busy]", "for run, end in ends]",
+        SAGA + "test_a_second_cause_leaves_the_undoing_alone",
+    ),
+    Mutation(
+        "INV-11", "workflows/engine/decider.py",
+        "failed_refs, failure, undoable)", "failed_refs, failure, None)",
+        "tests/engine/test_compensation.py::test_every_failure_undoes_and_not_only_that_of_a_worker",
+    ),
+    Mutation(
+        "INV-11", "workflows/sql/task.sql",
+        " ORDER BY t.ended_at DESC, t.id DESC LIMIT 1", " ORDER BY t.ended_at, t.id LIMIT 1",
+        SAGA + "test_a_failed_run_undoes_its_tasks_and_leaves_nothing_alive",
     ),
 ]  # fmt: skip
 

@@ -10,19 +10,22 @@ from typing import Any
 from uuid import UUID
 
 from dispatch.models import QueuedTask
-from orchestrator.db.hints import OUTBOX, QUEUE, hint
+from orchestrator.db.hints import DECIDE, OUTBOX, QUEUE, hint
 from orchestrator.db.ids import new_id
 from orchestrator.db.transactions import requires_transaction
 from outbox.managers import NewOutboxEvent
 from outbox.models import OutboxEvent
-from workflows.engine.commands import ScheduleTask
+from workflows.engine import compensation
+from workflows.engine.commands import EndRun, ScheduleTask
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution, RunEnd
 from workflows.managers.history import NewEvent
 from workflows.managers.task import EndedTask, TaskEnd
 from workflows.managers.timer import NewTimer
-from workflows.models import Execution, HistoryEvent, Task, Timer
+from workflows.models import DecideQueue, Execution, HistoryEvent, Task, Timer
 
+Ending = tuple[LockedExecution, RunEnd]
+"""A run under its lock, and how it ends."""
 NewTask = tuple[UUID, str, int, ScheduleTask]
 """(run, namespace, run's priority, task)."""
 
@@ -90,32 +93,74 @@ def end_tasks(ends: Sequence[TaskEnd]) -> list[EndedTask]:
 
 
 @requires_transaction
-def end_runs(ends: Sequence[tuple[LockedExecution, RunEnd]]) -> None:
+def end_runs(ends: Sequence[Ending]) -> None:
     """End runs, whatever the cause: their tasks, queue rows, timers, children, parent and failure workflow.
 
-    The runs' rows are locked, and the gates of their parents are held too.
+    Those that undo their tasks first go on instead, and end when that is done. The runs' rows are locked, and the gates
+    of the parents of those that end are held too.
     """
-    if not ends:
+    undoing = [item for item in ends if _has_something_to_undo(*item)]
+    if undoing:
+        _begin_undoing(undoing)
+    ending = [item for item in ends if item not in undoing]
+    if not ending:
         return
+    Execution.sql.finish([end for _, end in ending])
+    said = [
+        NewEvent(run.id, f"workflow.{end.status.lower()}", {"status": end.status, "reason": end.reason})
+        for run, end in ending
+    ]
+    _clear(ending, said, [_failure(run, end) for run, end in ending if end.failure_workflow_id])
+    _report_to_parents(ending)
+
+
+def _clear(ends: Sequence[Ending], events: list[NewEvent], effects: list[NewOutboxEvent]) -> None:
+    """Cancel whatever is open of runs: queue rows, tasks, timers, and by the outbox children; a statement each (rule S)."""
     ids = [run.id for run, _ in ends]
-    Execution.sql.finish([end for _, end in ends])
     QueuedTask.sql.delete_for_runs(ids)
     cancelled = Task.sql.cancel_open(ids, "The workflow ended.")
     Timer.sql.delete_for_runs(ids)
-    events = [_ended_event(task, None) for task in cancelled]
-    events += [
-        NewEvent(run.id, f"workflow.{end.status.lower()}", {"status": end.status, "reason": end.reason})
-        for run, end in ends
-    ]
-    HistoryEvent.sql.append(events)
+    HistoryEvent.sql.append([*(_ended_event(task, None) for task in cancelled), *events])
     runs = {run.id: (run, end) for run, end in ends}
-    effects = [_cascade(*runs[task.workflow_id], task) for task in cancelled if task.sub_workflow_id]
-    effects += [_failure(run, end) for run, end in ends if end.failure_workflow_id]
+    effects = [*(_cascade(*runs[task.workflow_id], task) for task in cancelled if task.sub_workflow_id), *effects]
     if effects:
         OutboxEvent.sql.publish(effects)
         hint(OUTBOX)
     hint(history=ids)
-    _report_to_parents(ends)
+
+
+def _has_something_to_undo(run: LockedExecution, end: RunEnd) -> bool:
+    if end.undoable is None or run.admitted_at is None:
+        return False
+    return Task.sql.read_original(run.id, end.undoable, after=None) is not None
+
+
+def _begin_undoing(ends: Sequence[Ending]) -> None:
+    """Leave nothing open but the row that says how the run shall end; its next passes undo what was completed.
+
+    A run that undoes its tasks already goes on with that, whatever else happens to it.
+    """
+    busy = Task.sql.undoing([run.id for run, _ in ends])
+    ends = [(run, end) for run, end in ends if run.id not in busy]
+    if not ends:
+        return
+    for run, _ in ends:
+        if run.status == WorkflowStatus.PAUSED:
+            Execution.sql.set_status(run.id, WorkflowStatus.RUNNING, expected=[WorkflowStatus.PAUSED])
+    said = [NewEvent(run.id, "workflow.compensating", {"status": end.status, "reason": end.reason}) for run, end in ends]
+    _clear(ends, said, [])
+    make_tasks([(run.id, run.namespace, run.priority, _marker(end)) for run, end in ends])
+    DecideQueue.sql.enqueue([run.id for run, _ in ends])
+    hint(DECIDE)
+
+
+def _marker(end: RunEnd) -> ScheduleTask:
+    failure = {"name": end.failure_workflow_name, "version": end.failure_workflow_version}
+    wanted = EndRun(
+        WorkflowStatus(end.status), end.output, end.reason, end.failed_refs,
+        failure if end.failure_workflow_name else None,
+    )  # fmt: skip
+    return compensation.marker(new_id(), wanted)
 
 
 _REPORTED = {
@@ -126,7 +171,7 @@ _REPORTED = {
 }
 
 
-def _report_to_parents(ends: Sequence[tuple[LockedExecution, RunEnd]]) -> None:
+def _report_to_parents(ends: Sequence[Ending]) -> None:
     """A child's outcome ends its parent's task, in the child's own transaction. [INV-5]"""
     reports = []
     for run, end in ends:
@@ -218,6 +263,8 @@ def _cascade(run: LockedExecution, end: RunEnd, task: EndedTask) -> NewOutboxEve
         "iteration": task.iteration,
         "attempt": task.attempt,
         "reason": f"The parent workflow {run.id} ended {end.status}.",
+        # A parent that failed undoes what it completed; so does a child that was under way.
+        "compensate": end.status in (WorkflowStatus.FAILED, WorkflowStatus.TIMED_OUT),
     }
     return NewOutboxEvent(run.namespace, "workflow.terminate", payload)
 
@@ -248,7 +295,8 @@ def run_end(
     variables: dict[str, Any] | None = None,
     failure_workflow: dict[str, Any] | None = None,
     root_ended: bool = False,
-) -> tuple[LockedExecution, RunEnd]:
+    undoable: tuple[str, ...] | None = None,
+) -> Ending:
     """An element of `end_runs`; mints the failure workflow's id, so that the run can name it."""
     failure_id = new_id() if failure_workflow else None
     if failure_id is not None and isinstance(output, dict):
@@ -264,5 +312,6 @@ def run_end(
         root_ended,
         failure_workflow_name=failure_workflow["name"] if failure_workflow else None,
         failure_workflow_version=failure_workflow.get("version") if failure_workflow else None,
+        undoable=undoable,
     )
     return run, end

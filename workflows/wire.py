@@ -122,7 +122,7 @@ def started_json(task: StartedTask, run: Execution, blueprint: Blueprint | None,
 
 
 def _task(blueprint: Blueprint | None, seq: int, **t: Any) -> dict[str, Any]:
-    node = blueprint.nodes.get(t["ref"]) if blueprint else None
+    node = blueprint.find(t["ref"]) if blueprint else None
     spec = t["spec"] or (node.spec if node else {})
     definition = spec.get("taskDefinition") or (blueprint.task_definitions.get(t["name"]) if blueprint else None)
     turns = t["iteration"].split(".") if t["iteration"] else []

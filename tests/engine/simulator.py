@@ -13,12 +13,14 @@ from uuid import UUID
 
 import quickjs
 
+from workflows.engine import compensation
 from workflows.engine.blueprint import compile
 from workflows.engine.commands import Decision, EndRun, ScheduleTask, UpdateTask
 from workflows.engine.decider import decide
 from workflows.engine.state import State, TaskStatus, TaskView, WorkflowStatus, WorkflowView
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_ENDED_BY_PASSES = ("JOIN", "DO_WHILE", "COMPENSATION")
 
 
 def evaluate(source: str, scope: dict[str, Any]) -> Any:
@@ -59,12 +61,22 @@ class Run:
 
     def _decide(self) -> Decision:
         loaded: frozenset[str] = frozenset()
+        originals: dict[UUID, TaskView | None] = {}
+        around: list[str] = []
         while True:
             frontier = [self._as_read(t) for t in self.tasks.values() if not t.status.terminal or not t.consumed]
             extra = [self._newest(ref) for ref in loaded]
+            extra += [t for t in self.tasks.values() if t.iteration in around and t.status.terminal]
             rows = {t.id: t for t in [*frontier, *(t for t in extra if t)]}
-            state = State(self.view, tuple(rows.values()), loaded, self.now, {}, self.new_id)
+            state = State(self.view, tuple(rows.values()), loaded, self.now, {}, self.new_id, originals)
             decision = decide(self.blueprint, state, evaluate)
+            if decision.original_after is not None:
+                after = decision.original_after
+                assert after not in originals, f"asked for the task before {after} twice"
+                original = compensation.choose(self.tasks.values(), self.blueprint.undoable or (), after)
+                originals[after] = original
+                around += compensation.turns_around(original.iteration) if original and original.iteration else []
+                continue
             if not decision.needs:
                 return decision
             assert not decision.needs <= loaded, f"asked for {decision.needs} twice"
@@ -87,8 +99,9 @@ class Run:
         while True:
             decision = self._decide()
             self.passes += 1
+            self.undoing = False
             self._apply(decision)
-            if not decision.again or self.end:
+            if not (decision.again or self.undoing) or self.end:
                 break
         if self.end is None:
             second = self._decide()
@@ -109,11 +122,22 @@ class Run:
                     ended_at=self.now if command.status.terminal else None,
                 )  # fmt: skip
             elif isinstance(command, EndRun):
-                self.end = command
+                self._end(command)
         self.view = replace(
             self.view, root_ended=decision.root_ended, has_any_task=bool(self.tasks),
             variables=decision.variables if decision.variables is not None else self.view.variables,
         )  # fmt: skip
+
+    def _end(self, command: EndRun) -> None:
+        undoable = command.undoable
+        if undoable is None or compensation.choose(self.tasks.values(), undoable, compensation.NEWEST) is None:
+            self.end = command
+            return
+        for task in list(self.tasks.values()):
+            if not task.status.terminal:
+                self.tasks[task.id] = replace(task, status=TaskStatus.CANCELED, consumed=True, ended_at=self.now)
+        self._make(compensation.marker(self.new_id(), command))
+        self.undoing = True
 
     def _make(self, c: ScheduleTask) -> None:
         identity = (c.ref, c.iteration, c.attempt)
@@ -157,7 +181,7 @@ class Run:
         return sorted(
             t.ref + (f"@{t.iteration}" if t.iteration else "")
             for t in self.tasks.values()
-            if not t.status.terminal and t.type not in ("JOIN", "DO_WHILE")
+            if not t.status.terminal and t.type not in _ENDED_BY_PASSES
         )
 
     def drain(self, outputs: dict[str, Any] | None = None, limit: int = 10_000) -> None:
@@ -165,7 +189,7 @@ class Run:
         for _ in range(limit):
             if self.end:
                 return
-            ready = [t for t in self.tasks.values() if not t.status.terminal and t.type not in ("JOIN", "DO_WHILE")]
+            ready = [t for t in self.tasks.values() if not t.status.terminal and t.type not in _ENDED_BY_PASSES]
             if not ready:
                 assert self.stuck, "nothing is open and the run is not reported stuck"
                 return

@@ -24,7 +24,7 @@ CONTAINERS = frozenset({"SWITCH", "DECISION", "FORK_JOIN", "FORK_JOIN_DYNAMIC", 
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A sequence of nodes: the root, a fork's branch, a switch's case, or a loop's body."""
+    """A sequence of nodes: the root, a fork's branch, a switch's case, a loop's body, or what undoes the task `key`."""
 
     kind: str
     owner: Node | None
@@ -39,7 +39,7 @@ class Node:
     `loops` are the enclosing DO_WHILE refs, outermost first; `members` the nodes whose innermost loop this is;
     `under` maps each enclosing fork to the branch this stands in; `joined_by` are the joins, each with the ref it
     knows, that must hear of this node's end one by one. `template` are its task definition's defaults and `given`
-    what its fork gave it.
+    what its fork gave it. `undo` is the node of its `compensateWith`.
     """
 
     ref: str
@@ -66,6 +66,7 @@ class Node:
     prefixed: bool = False
     optional: bool = False
     permissive: bool = False
+    undo: Node | None = None
 
     @property
     def next(self) -> Node | None:
@@ -81,7 +82,10 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Blueprint:
-    """A compiled definition; `partial` when some join does not wait for every branch of its fork."""
+    """A compiled definition; `partial` when some join does not wait for every branch of its fork.
+
+    `undo` are the nodes that undo others, by their own reference.
+    """
 
     definition: dict[str, Any]
     task_definitions: dict[str, dict[str, Any]]
@@ -91,6 +95,19 @@ class Blueprint:
     permissive: tuple[Node, ...]
     null_text: str
     partial: bool = False
+    forks_at_run_time: bool = False
+    undo: dict[str, Node] = field(default_factory=dict)
+
+    def find(self, ref: str) -> Node | None:
+        """The node of a reference, of an undoing task too; tasks made at run time have none."""
+        return self.nodes.get(ref) or self.undo.get(ref)
+
+    @property
+    def undoable(self) -> tuple[str, ...] | None:
+        """The tasks that may have to be undone; None when there can be none, not even one made at run time."""
+        if not self.undo and not self.forks_at_run_time:
+            return None
+        return tuple(node.block.key for node in self.undo.values())
 
     @property
     def name(self) -> str:
@@ -122,6 +139,7 @@ def compile(definition: dict[str, Any], task_definitions: dict[str, dict[str, An
         elif node.type == "FORK_JOIN_DYNAMIC":
             node.prefixed = forks > 0
             forks += 1
+    blueprint.forks_at_run_time = forks > 0
     blueprint.partial = any(not node.waits_for_all for node in blueprint.nodes.values())
     blueprint.permissive = tuple(node for node in blueprint.nodes.values() if node.permissive and not node.optional)
     return blueprint
@@ -132,6 +150,17 @@ def dynamic_node(blueprint: Blueprint, spec: dict[str, Any], fork: Node) -> Node
     block = Block("branch", fork, str(spec.get("taskReferenceName")))
     node = _node(blueprint, block, spec, 0, fork.loops, {**fork.under, fork.ref: block.key})
     node.dynamic = True
+    block.nodes.append(node)
+    if isinstance(spec.get("compensateWith"), dict):
+        node.undo = undo_node(blueprint, spec["compensateWith"], node.ref, node)
+    return node
+
+
+def undo_node(blueprint: Blueprint, spec: dict[str, Any], ref: str, original: Node | None = None) -> Node:
+    """The node that undoes a task: a block of its own, which sees the loops that the original stands in."""
+    block = Block("undo", None, ref)
+    node = _node(blueprint, block, spec, 0, original.loops if original else (), {})
+    node.dynamic = original is None or original.dynamic
     block.nodes.append(node)
     return node
 
@@ -156,6 +185,9 @@ def _fill(blueprint: Blueprint, block: Block, tasks: list[Any], loops: tuple[str
         node = _node(blueprint, block, spec, index, loops, under)
         block.nodes.append(node)
         blueprint.nodes[node.ref] = node
+        if isinstance(spec.get("compensateWith"), dict):
+            node.undo = undo_node(blueprint, spec["compensateWith"], node.ref, node)
+            blueprint.undo[node.undo.ref] = node.undo
         for key, kind, children in _children(node):
             inner = Block(kind, node, key)
             node.blocks[key] = inner

@@ -8,7 +8,7 @@ from workflows.engine.blueprint import OPERATORS, Blueprint, Node
 from workflows.engine.rows import NeedRows, Row
 from workflows.engine.state import State
 
-_ENDED_BY_PASSES = frozenset({"JOIN", "EXCLUSIVE_JOIN", "DO_WHILE"})
+_ENDED_BY_PASSES = frozenset({"JOIN", "EXCLUSIVE_JOIN", "DO_WHILE", "COMPENSATION"})
 
 
 class Book:
@@ -108,4 +108,4 @@ def _common_loops(node: Node | None, target: Node | None) -> int:
 
 def _first_and_whole(row: Row) -> bool:
     """An operator's open row is read with its payload, and its first attempt hides no earlier one."""
-    return row.type in OPERATORS and row.attempt == 0
+    return (row.type in OPERATORS or row.type == "COMPENSATION") and row.attempt == 0

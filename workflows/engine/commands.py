@@ -71,13 +71,18 @@ class UpdateTask:
 
 @dataclass(frozen=True, slots=True)
 class EndRun:
-    """End the run; its open tasks are cancelled by whoever applies this."""
+    """End the run; its open tasks are cancelled by whoever applies this.
+
+    `undoable` names tasks with a compensation (None: there can be none): if any of them has completed, the run is not
+    ended yet, and undoes those first.
+    """
 
     status: WorkflowStatus
     output: Any = None
     reason: str | None = None
     failed_refs: tuple[str, ...] = ()
     failure_workflow: dict[str, Any] | None = None
+    undoable: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,8 @@ Command = ScheduleTask | UpdateTask | EndRun | Alert
 class Decision:
     """What one pass does to one run.
 
-    `needs` names refs whose rows must be read before the decision can be made (nothing else is set then);
+    `needs` names refs whose rows must be read before the decision can be made, and `original_after` the task before which
+    the one to undo finished (nothing else is set then);
     `again` asks for one more pass; `stuck` names what never ran when nothing is left that could wake the run. [INV-10]
     """
 
@@ -105,10 +111,14 @@ class Decision:
     variables: dict[str, Any] | None = None
     root_ended: bool = False
     needs: frozenset[str] = frozenset()
+    original_after: UUID | None = None
     stuck: tuple[str, ...] = ()
     again: bool = False
 
     @property
     def noop(self) -> bool:
         """Whether applying it would change nothing."""
-        return not (self.commands or self.consumed or self.needs or self.again or self.variables is not None)
+        return not (
+            self.commands or self.consumed or self.needs or self.again or self.original_after
+            or self.variables is not None
+        )  # fmt: skip

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from workflows.engine import compensation
 from workflows.engine.blueprint import Block, Blueprint, Node, dynamic_node
 from workflows.engine.book import Book
 from workflows.engine.commands import Alert, Command, Decision, EndRun
@@ -19,7 +20,7 @@ from workflows.engine.operators import branch_ended, joined_ref_ended, resume_co
 from workflows.engine.operators.start import Start
 from workflows.engine.proof import failure_workflow, finish_if_proved, missing, output
 from workflows.engine.retries import policy_of
-from workflows.engine.rows import NeedRows, Row, RunEnded, TaskError
+from workflows.engine.rows import NeedOriginal, NeedRows, Row, RunEnded, TaskError
 from workflows.engine.scope import NodeScope, workflow_document
 from workflows.engine.state import State, TaskStatus, WorkflowStatus
 
@@ -40,6 +41,8 @@ def decide(blueprint: Blueprint, state: State, evaluate_script: Evaluator) -> De
         return Pass(blueprint, state, evaluate_script).run()
     except NeedRows as need:
         return Decision(needs=need.refs)
+    except NeedOriginal as need:
+        return Decision(original_after=need.after)
 
 
 class Pass:
@@ -71,14 +74,17 @@ class Pass:
 
     def run(self) -> Decision:
         try:
+            undoing = self.book.open_row(compensation.REF, "")
+            if undoing is not None:
+                compensation.go_on(self, undoing)
             if not self.state.workflow.has_any_task:
                 self.enter(self.blueprint.root, "")
             for row in self.book.unconsumed():
                 row.consumed = True
                 self.consumed.append(row)
-                self._settle_ended(row)
-                self._work()
-            self._work()
+                self.settle_ended(row)
+                self.work()
+            self.work()
             finish_if_proved(self)
             if not (self.again or self.book.open_leaf()):
                 self.stuck = missing(self)
@@ -86,9 +92,14 @@ class Pass:
             pass
         return self._decision()
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Take the steps that are queued."""
         while self.waiting:
             self.waiting.popleft()()
+
+    def stop(self) -> NoReturn:
+        """End this pass; what it has decided so far stands."""
+        raise RunEnded
 
     def _decision(self) -> Decision:
         commands: list[Command] = []
@@ -124,6 +135,8 @@ class Pass:
         if node.dynamic:
             fork = node.block.owner.ref if node.block.owner else ""
             row.spec, row.state = node.spec, {**(row.state or {}), "fork": fork}
+        if node.block.kind == "undo":
+            row.state = {**(row.state or {}), "undoes": node.block.key}
         row.consumed = status.terminal
         self.book.add(row)
         if status.terminal:
@@ -132,6 +145,8 @@ class Pass:
 
     def node(self, row: Row) -> Node:
         """The node of a row; one made at run time carries its own definition. Ends the run when there is none."""
+        if compensation.undoes(row) is not None:
+            return compensation.node_of(self.blueprint, row)
         node = self.blueprint.nodes.get(row.ref)
         if row.spec is not None:
             owner = self.blueprint.nodes.get((row.state or {}).get("fork", ""))
@@ -180,7 +195,9 @@ class Pass:
     def leave(self, block: Block, iteration: str) -> None:
         """A block has ended: its owner learns of it."""
         owner = block.owner
-        if owner is None:
+        if block.kind == "undo":
+            compensation.undone(self, block.nodes[0])
+        elif owner is None:
             self.root_ended = True
         elif block.kind == "case":
             self.finished(owner, iteration)
@@ -199,7 +216,8 @@ class Pass:
 
     # Ends of tasks
 
-    def _settle_ended(self, row: Row) -> None:
+    def settle_ended(self, row: Row) -> None:
+        """Go on behind a task that has ended well, or deal with its failure."""
         node = self.node(row)
         if not row.status.successful:
             self.fail(node, row)
@@ -221,6 +239,8 @@ class Pass:
                 self.start(node, row.iteration, row.attempt + 1, row, delay)
                 return
         if fatal or not (node.optional or node.permissive):
+            if node.block.kind == "undo":
+                compensation.undoing_failed(self, node, row)
             self._end_failed(row)
         if self.put_off(row):
             return
@@ -248,8 +268,11 @@ class Pass:
         """End the run and this pass; without a result it puts out what its outputParameters give by now."""
         if result is None and self.blueprint.definition.get("outputParameters"):
             result = output(self)
-        failure = None if status == WorkflowStatus.COMPLETED else failure_workflow(self)
-        self.end = EndRun(status, {} if result is None else result, reason, failed_refs, failure)
+        definition, given = self.blueprint.definition, self.state.workflow.input
+        failure = None if status == WorkflowStatus.COMPLETED else failure_workflow(definition, given)
+        # Every failure goes this way: tasks, expressions, conditions, a TERMINATE that says FAILED. [INV-11]
+        undoable = self.blueprint.undoable if status in (WorkflowStatus.FAILED, WorkflowStatus.TIMED_OUT) else None
+        self.end = EndRun(status, {} if result is None else result, reason, failed_refs, failure, undoable)
         raise RunEnded
 
     # Values

@@ -8,7 +8,7 @@ from typing import Any
 
 from workflows.engine.expressions import Expression, ExpressionError, compile_template, expressions
 
-ROOTS = frozenset({"workflow", "CPEWF_TASK_ID"})
+ROOTS = frozenset({"workflow", "CPEWF_TASK_ID", "COMPENSATION"})
 WORKFLOW_FIELDS = frozenset(
     {"input", "output", "variables", "status", "workflowId", "workflowType", "version", "correlationId", "priority",
      "parentWorkflowId", "parentWorkflowTaskId", "reasonForIncompletion", "schemaVersion", "createTime", "createdBy",

@@ -42,15 +42,14 @@ def output(pass_: Pass) -> Any:
     return last.output if last is not None and last.output is not None else {}
 
 
-def failure_workflow(pass_: Pass) -> dict[str, Any] | None:
+def failure_workflow(definition: dict[str, Any], given: dict[str, Any] | None) -> dict[str, Any] | None:
     """The workflow to start when this one fails; its name may come from the input, as `$workflow.input.x`."""
-    definition = pass_.blueprint.definition
     name = definition.get("failureWorkflow")
     if not isinstance(name, str) or not name:
         return None
     bare = name.removeprefix("${").removesuffix("}").removeprefix("$")
     if bare.startswith("workflow.input."):
-        name = (pass_.state.workflow.input or {}).get(bare.removeprefix("workflow.input."))
+        name = (given or {}).get(bare.removeprefix("workflow.input."))
         if not isinstance(name, str) or not name:
             return None
     return {"name": name, "version": definition.get("failureWorkflowVersion")}

@@ -19,6 +19,13 @@ class NeedRows(Exception):
         self.refs = frozenset(refs)
 
 
+class NeedOriginal(Exception):
+    """The completed task that finished before `after` was not read."""
+
+    def __init__(self, after: UUID) -> None:
+        self.after = after
+
+
 class TaskError(Exception):
     """A mistake that would recur: the task fails with this reason, never the pass."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -114,7 +114,8 @@ class State:
     """Everything a pass may look at.
 
     `tasks` holds all open rows, all unconsumed ended rows, and the newest rows of the refs in `loaded`;
-    a ref that is in neither is unknown, not absent.
+    a ref that is in neither is unknown, not absent. `originals` are completed tasks to be undone, each by the id of the
+    one that finished after it.
     """
 
     workflow: WorkflowView
@@ -123,3 +124,4 @@ class State:
     now: datetime
     env: dict[str, Any]
     new_id: Callable[[], UUID]
+    originals: Mapping[UUID, TaskView | None] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workflows.engine.blueprint import CONTAINERS
 from workflows.engine.checks import CHECKS, Place
 from workflows.engine.problems import MOST, ROOTS, Problem, references
 from workflows.engine.task_definitions import validate_task_definition
@@ -69,6 +70,7 @@ _TASK_SHAPES: dict[str, tuple[type, ...]] = {
     "loopCondition": (str,),
     "subWorkflowParam": (dict,),
     "taskDefinition": (dict,),
+    "compensateWith": (dict,),
 }
 
 
@@ -83,6 +85,7 @@ def _fields(value: dict[str, Any], shapes: dict[str, tuple[type, ...]], path: st
     return found
 
 
+_NO_UNDOING = CONTAINERS | {"TERMINATE"}
 _WORDS: dict[type, str] = {
     list: "a list",
     dict: "an object",
@@ -141,6 +144,18 @@ class _Walker:
             self.problems += [Problem(f"{path}.taskDefinition.{p.path}", p.message) for p in inner]
         if not shapes and type_ in CHECKS:
             CHECKS[type_](self, task, place)
+        if isinstance(task.get("compensateWith"), dict):
+            self.compensation(type_, task["compensateWith"], f"{path}.compensateWith")
+
+    def compensation(self, of: str, task: dict[str, Any], path: str) -> None:
+        """What undoes a task is one task of its own, with retries of its own; a block has nothing to undo itself."""
+        if of in _NO_UNDOING:
+            self.add(path, f"a {of} cannot be undone; compensate the tasks inside it")
+        if task.get("type") in _NO_UNDOING | {"SET_VARIABLE", "NOOP"}:
+            self.add(f"{path}.type", f"a {task['type']} cannot undo a task")
+        if task.get("compensateWith") is not None:
+            self.add(f"{path}.compensateWith", "what undoes a task cannot be undone itself")
+        self.task({name: value for name, value in task.items() if name != "compensateWith"}, Place(path, None, None))
 
     def ref(self, ref: Any, path: str) -> None:
         at = f"{path}.taskReferenceName"

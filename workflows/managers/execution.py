@@ -75,7 +75,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ends, whatever the cause."""
+    """How a run ends, whatever the cause; `undoable` are tasks to undo before that, if they have completed."""
 
     id: UUID
     status: str
@@ -87,6 +87,7 @@ class RunEnd:
     root_ended: bool = False
     failure_workflow_name: str | None = None
     failure_workflow_version: int | None = None
+    undoable: tuple[str, ...] | None = None
 
 
 class ExecutionManager(VerbManager):

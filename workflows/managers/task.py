@@ -165,6 +165,20 @@ class TaskManager(VerbManager):
         rows = _SQL.read_refs.rows(ids=[w for w, _ in wanted], refs=[r for _, r in wanted])
         return [_view(row) for row in rows]
 
+    def read_original(self, workflow_id: UUID, refs: Sequence[str], *, after: UUID | None) -> TaskView | None:
+        """The completed task of these refs that finished before `after`, or last of all."""
+        row = _SQL.read_original.row(workflow_id=workflow_id, refs=list(refs), after=after)
+        return _view(row)[1] if row else None
+
+    def read_turn(self, workflow_id: UUID, refs: Sequence[str], turns: Sequence[str]) -> list[TaskView]:
+        """The newest ended attempts of refs in turns of loops."""
+        rows = _SQL.read_turn.rows(workflow_id=workflow_id, refs=list(refs), turns=list(turns))
+        return [_view(row)[1] for row in rows]
+
+    def undoing(self, ids: Sequence[UUID]) -> set[UUID]:
+        """Which runs undo their tasks."""
+        return {row[0] for row in _SQL.undoing.rows(ids=list(ids))}
+
     def has_any(self, ids: Sequence[UUID]) -> set[UUID]:
         """Which runs have a task at all. [INV-8]"""
         return {row[0] for row in _SQL.has_any.rows(ids=list(ids))}

@@ -29,7 +29,7 @@ class Decided:
 
 
 def ends_run(decision: Decision) -> bool:
-    """Whether a decision ends its run."""
+    """Whether a decision ends its run, now or when its completed tasks are undone."""
     return bool(decision.commands) and isinstance(decision.commands[-1], EndRun)
 
 
@@ -60,7 +60,7 @@ def apply_decisions(decided: Sequence[Decided]) -> set[UUID]:
                 finished.append(_finish(run, decision, command))
         if decision.stuck:
             _report_stuck(run, decision)
-        if not ends_run(decision):
+        if not ends_run(decision) or finished[-1][1].undoable is not None:
             progress.append(Progress(run.id, decision.root_ended, decision.variables))
     if progress:
         Execution.sql.progress(progress)
@@ -115,6 +115,7 @@ def _finish(run: LockedExecution, decision: Decision, command: EndRun) -> tuple[
         variables=decision.variables,
         failure_workflow=command.failure_workflow,
         root_ended=decision.root_ended,
+        undoable=command.undoable,
     )
 
 

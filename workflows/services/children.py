@@ -11,6 +11,7 @@ from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution
 from workflows.managers.task import TaskEnd
 from workflows.models import DecideQueue, Execution, IdempotencyKey, Task
+from workflows.services.revisions import blueprint_for
 from workflows.transitions import end_runs, end_tasks, run_end
 
 CASCADE = "cascade"
@@ -58,7 +59,12 @@ def terminate(namespace: str, payload: dict[str, Any]) -> None:
         DecideQueue.sql.enqueue([child, *([found[1]] if found[1] else [])])
         for run in Execution.sql.lock([child]):
             if not WorkflowStatus(run.status).terminal and not _awaited(run):
-                end_runs([run_end(run, WorkflowStatus.TERMINATED, reason=payload["reason"], root_ended=run.root_ended)])
+                blueprint = blueprint_for([run.revision_id]).get(run.revision_id)
+                undoable = blueprint.undoable if blueprint is not None and payload.get("compensate") else None
+                end = run_end(
+                    run, WorkflowStatus.TERMINATED, reason=payload["reason"], root_ended=run.root_ended, undoable=undoable
+                )
+                end_runs([end])
         hint(DECIDE)
 
 

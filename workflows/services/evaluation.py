@@ -7,8 +7,8 @@ INV-10 completion is the engine's proof; INV-13 a poisonous run is put aside alo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import structlog
@@ -21,6 +21,7 @@ from orchestrator.db.transactions import transaction
 from orchestrator.scripts import evaluate_script
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.commands import Decision
+from workflows.engine.compensation import NEWEST, named, turns_around
 from workflows.engine.decider import decide
 from workflows.engine.state import State, TaskView, WorkflowStatus, WorkflowView
 from workflows.managers.decide_queue import DecideRequest
@@ -187,6 +188,7 @@ def _decide_all(runs: Sequence[LockedExecution], deadline: float) -> tuple[list[
     while waiting:
         wanted: list[tuple[UUID, str]] = []
         unsettled: list[tuple[_Waiting, frozenset[str]]] = []
+        undoing: list[_Waiting] = []
         for item in waiting:
             if decided and time.monotonic() > deadline:
                 continue
@@ -196,7 +198,9 @@ def _decide_all(runs: Sequence[LockedExecution], deadline: float) -> tuple[list[
                 log.exception("decide_failed", workflow_id=str(item.run.id))
                 failed.append((item.run.id, f"{type(error).__name__}: {error}"))
                 continue
-            if decision.needs:
+            if decision.original_after is not None:
+                undoing.append(item.with_original(decision.original_after))
+            elif decision.needs:
                 unsettled.append((item, decision.needs))
                 wanted += [(item.run.id, ref) for ref in sorted(decision.needs)]
             else:
@@ -205,7 +209,7 @@ def _decide_all(runs: Sequence[LockedExecution], deadline: float) -> tuple[list[
         if wanted:
             for workflow_id, task in Task.sql.read_refs(wanted):
                 found.setdefault(workflow_id, []).append(task)
-        waiting = [item.with_rows(found.get(item.run.id, []), needs) for item, needs in unsettled]
+        waiting = [item.with_rows(found.get(item.run.id, []), needs) for item, needs in unsettled] + undoing
     return decided, failed
 
 
@@ -218,11 +222,22 @@ class _Waiting:
     tasks: tuple[TaskView, ...]
     has_any_task: bool
     loaded: frozenset[str] = frozenset()
+    originals: Mapping[UUID, TaskView | None] = field(default_factory=dict)
 
     def with_rows(self, rows: Sequence[TaskView], needs: frozenset[str]) -> _Waiting:
         read = {task.id for task in rows}  # these come with their payloads, open tasks of the frontier without
         tasks = tuple(task for task in self.tasks if task.id not in read) + tuple(rows)
-        return _Waiting(self.run, self.blueprint, tasks, self.has_any_task, self.loaded | needs)
+        return replace(self, tasks=tasks, loaded=self.loaded | needs)
+
+    def with_original(self, after: UUID) -> _Waiting:
+        """With the completed task to undo next, and what its turn of a loop put out."""
+        refs = (self.blueprint.undoable if self.blueprint else None) or ()
+        original = Task.sql.read_original(self.run.id, refs, after=None if after == NEWEST else after)
+        known = replace(self, originals={**self.originals, after: original})
+        if self.blueprint is None or original is None or not original.iteration:
+            return known
+        around = Task.sql.read_turn(self.run.id, named(self.blueprint), turns_around(original.iteration))
+        return known.with_rows(around, frozenset())
 
     def decide(self) -> Decision:
         if self.blueprint is None:
@@ -249,5 +264,8 @@ class _Waiting:
             reason=run.reason,
             created_by=run.created_by,
         )
-        state = State(workflow=view, tasks=self.tasks, loaded=self.loaded, now=run.now, env={}, new_id=new_id)
+        state = State(
+            workflow=view, tasks=self.tasks, loaded=self.loaded, now=run.now, env={}, new_id=new_id,
+            originals=self.originals,
+        )  # fmt: skip
         return decide(self.blueprint, state, evaluate_script)

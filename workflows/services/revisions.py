@@ -106,6 +106,7 @@ def every_task(definition: dict[str, Any]) -> Iterator[dict[str, Any]]:
             waiting.append(task.get("defaultCase"))
             waiting.extend(task.get("forkTasks") or [])
             waiting.extend((task.get("decisionCases") or {}).values())
+            waiting.append([task.get("compensateWith")])
 
 
 def _freeze_children(namespace: str, definition: dict[str, Any]) -> dict[str, Any]:

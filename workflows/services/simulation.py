@@ -12,6 +12,7 @@ from orchestrator.db.ids import new_id
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import Invalid
 from orchestrator.scripts import evaluate_script
+from workflows.engine import compensation
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.commands import Decision, EndRun, ScheduleTask, UpdateTask
 from workflows.engine.decider import decide
@@ -56,6 +57,7 @@ class _Simulation:
         self.mocks = mocks
         self.tasks: dict[UUID, TaskView] = {}
         self.end: EndRun | None = None
+        self.undoing = False
         self.now = datetime.now(UTC)
         self.view = WorkflowView(
             id=new_id(), namespace=request.namespace, name=blueprint.name, version=request.version or 1,
@@ -69,7 +71,8 @@ class _Simulation:
         for _ in range(MOST_PASSES):
             decision = self._decide()
             self._apply(decision)
-            if self.end is not None or not (self._answer() or decision.again):
+            begun, self.undoing = self.undoing, False
+            if self.end is not None or not (begun or self._answer() or decision.again):
                 break
         status = self.end.status if self.end else WorkflowStatus.RUNNING
         return {
@@ -87,11 +90,15 @@ class _Simulation:
 
     def _decide(self) -> Decision:
         loaded: frozenset[str] = frozenset()
+        originals: dict[UUID, TaskView | None] = {}
         while True:
             rows = tuple(self.tasks.values())
-            state = State(self.view, rows, loaded, self.now, {}, new_id)
+            state = State(self.view, rows, loaded, self.now, {}, new_id, originals)
             decision = decide(self.blueprint, state, evaluate_script)
-            if not decision.needs:
+            if decision.original_after is not None:
+                after = decision.original_after
+                originals[after] = compensation.choose(rows, self.blueprint.undoable or (), after)
+            elif not decision.needs:
                 return decision
             loaded |= decision.needs
 
@@ -109,11 +116,24 @@ class _Simulation:
                     consumed=command.consumed, reason=command.reason,
                 )  # fmt: skip
             elif isinstance(command, EndRun):
-                self.end = command
+                self._end(command)
         variables = self.view.variables if decision.variables is None else decision.variables
         self.view = replace(
             self.view, variables=variables, root_ended=decision.root_ended, has_any_task=bool(self.tasks)
         )
+
+    def _end(self, command: EndRun) -> None:
+        """The end of the run, or the beginning of its undoing."""
+        undoable = command.undoable
+        if undoable is None or compensation.choose(self.tasks.values(), undoable, compensation.NEWEST) is None:
+            self.end = command
+            return
+        for task in list(self.tasks.values()):
+            if not task.status.terminal:
+                self.tasks[task.id] = replace(task, status=TaskStatus.CANCELED, consumed=True, ended_at=self.now)
+        marker = compensation.marker(new_id(), command)
+        self.tasks[marker.id] = _made(marker, self.now)
+        self.undoing = True
 
     def _answer(self) -> bool:
         """Give each open task its next mock; whether any had one."""
@@ -136,7 +156,7 @@ class _Simulation:
         return answered
 
     def _open(self) -> Iterable[TaskView]:
-        return (t for t in self.tasks.values() if not t.status.terminal and t.type not in ("JOIN", "DO_WHILE"))
+        return (t for t in self.tasks.values() if not t.status.terminal and t.type not in ("JOIN", "DO_WHILE", "COMPENSATION"))
 
 
 def _made(c: ScheduleTask, now: datetime) -> TaskView:

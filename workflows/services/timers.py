@@ -9,6 +9,7 @@ from orchestrator.conf import conf
 from orchestrator.db.hints import DECIDE, hint
 from orchestrator.db.transactions import transaction
 from workflows.engine.blueprint import Blueprint
+from workflows.engine.proof import failure_workflow
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution
 from workflows.managers.history import NewEvent
@@ -75,21 +76,22 @@ def _claim(timer: DueTimer) -> None:
 
 def _end_run(timer: DueTimer, run: LockedExecution) -> None:
     _claim(timer)
-    definition = _blueprint(run).definition
+    blueprint = _blueprint(run)
+    definition = blueprint.definition
     seconds = definition.get("timeoutSeconds")
     if (definition.get("timeoutPolicy") or "ALERT_ONLY") == "ALERT_ONLY":
         data = {"kind": "WORKFLOW", "message": f"The workflow runs longer than timeoutSeconds={seconds}."}
         HistoryEvent.sql.append([NewEvent(run.id, "workflow.alert", data)])
         return
-    failure = definition.get("failureWorkflow")
     end_runs(
         [
             run_end(
                 run,
                 WorkflowStatus.TIMED_OUT,
                 reason=f"The workflow ran longer than timeoutSeconds={seconds}.",
-                failure_workflow={"name": failure} if failure and not failure.startswith("$") else None,
+                failure_workflow=failure_workflow(definition, run.input),
                 root_ended=run.root_ended,
+                undoable=blueprint.undoable,
             )
         ]
     )
@@ -131,7 +133,7 @@ def _applies(timer: DueTimer, task: OpenTask) -> bool:
 
 
 def _policy(run: LockedExecution, task: OpenTask) -> str:
-    node = _blueprint(run).nodes.get(task.ref)
+    node = _blueprint(run).find(task.ref)
     return node.policy.timeout_policy if node else "TIME_OUT_WF"
 
 

@@ -79,7 +79,7 @@ SELECT e.namespace, e.id FROM workflows_execution e
                      WHERE m.workflow_id = e.id AND NOT m.quarantined AND m.kind <> 'WORKFLOW')
     AND NOT EXISTS (SELECT 1 FROM workflows_task t
                      WHERE t.workflow_id = e.id AND t.ended_at IS NULL AND NOT t.consumed
-                       AND t.type NOT IN ('JOIN', 'EXCLUSIVE_JOIN', 'DO_WHILE'))
+                       AND t.type NOT IN ('JOIN', 'EXCLUSIVE_JOIN', 'DO_WHILE', 'COMPENSATION'))
      OR EXISTS (SELECT 1 FROM workflows_task t
                  WHERE t.workflow_id = e.id AND t.ended_at IS NULL AND NOT t.consumed
                    AND t.updated_at < now() - make_interval(secs => %(idle)s)

@@ -38,6 +38,35 @@ SELECT t.workflow_id, t.id, t.ref, t.iteration, t.attempt, t.name, t.type, t.sta
      ORDER BY string_to_array(t.iteration, '.')::integer[] DESC, (t.ended_at IS NOT NULL) DESC, t.attempt DESC
      LIMIT 1) t
 
+-- name: read_original
+-- The completed task to undo next: the one that finished before `after`, or last of all. One made at run time carries
+-- its definition.
+SELECT t.workflow_id, t.id, t.ref, t.iteration, t.attempt, t.name, t.type, t.status, t.consumed, t.input, t.output, t.state,
+       t.spec, t.reason, t.cause, t.sub_workflow_id, t.worker_id, t.domain, t.poll_count, t.first_scheduled_at,
+       t.scheduled_at, t.started_at, t.ended_at
+  FROM workflows_task t
+ WHERE t.workflow_id = %(workflow_id)s AND t.status = 'COMPLETED'
+   AND (t.ref = ANY(%(refs)s::text[]) OR jsonb_typeof(t.spec -> 'compensateWith') = 'object')
+   AND (%(after)s::uuid IS NULL OR (t.ended_at, t.id) < (
+        SELECT o.ended_at, o.id FROM workflows_task o WHERE o.workflow_id = %(workflow_id)s AND o.id = %(after)s))
+ ORDER BY t.ended_at DESC, t.id DESC LIMIT 1
+
+-- name: read_turn
+-- The newest attempts of refs in one turn of a loop and in the turns around it.
+SELECT DISTINCT ON (t.ref, t.iteration)
+       t.workflow_id, t.id, t.ref, t.iteration, t.attempt, t.name, t.type, t.status, t.consumed, t.input, t.output, t.state,
+       t.spec, t.reason, t.cause, t.sub_workflow_id, t.worker_id, t.domain, t.poll_count, t.first_scheduled_at,
+       t.scheduled_at, t.started_at, t.ended_at
+  FROM workflows_task t
+ WHERE t.workflow_id = %(workflow_id)s AND t.ref = ANY(%(refs)s::text[]) AND t.iteration = ANY(%(turns)s::text[])
+   AND t.ended_at IS NOT NULL
+ ORDER BY t.ref, t.iteration, t.attempt DESC
+
+-- name: undoing
+-- Runs that undo their tasks.
+SELECT workflow_id FROM workflows_task
+ WHERE workflow_id = ANY(%(ids)s::uuid[]) AND ended_at IS NULL AND NOT consumed AND type = 'COMPENSATION'
+
 -- name: has_any
 -- INV-8: "not started" is its own fact, not the absence of unconsumed rows.
 -- The outer id is qualified: a bare one would be the task's own.

@@ -148,18 +148,18 @@ class _Continuation(Pass):
         nodes = self.blueprint.nodes
         for ref, iteration in self.plan.starts:
             self.start(nodes[ref], iteration)
-            self._work()
+            self.work()
         for row in self.remade:
             self.start(self.node(row), row.iteration, row.attempt + 1, row)
-            self._work()
+            self.work()
         for (ref, _), turn in self.plan.turns:
             turn_ended(self, nodes[ref], turn)
-            self._work()
+            self.work()
         for ref, iteration in self.plan.joins:
             join = self.open_row(ref, iteration)
             if join is not None:
                 close_if_joined(self, nodes[ref], join)
-            self._work()
+            self.work()
 
 
 def _view(run: LockedExecution, root_ended: bool) -> WorkflowView:

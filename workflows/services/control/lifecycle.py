@@ -12,6 +12,7 @@ from workflows.engine.state import WorkflowStatus
 from workflows.managers.execution import LockedExecution
 from workflows.models import DecideQueue, Execution
 from workflows.services.control.acting import FAILED, OPEN, PAUSED, RUNNING, note, perform, refuse, require
+from workflows.services.revisions import blueprint_for
 from workflows.transitions import end_runs, run_end
 
 TERMINATED = WorkflowStatus.TERMINATED
@@ -41,10 +42,13 @@ def resume(namespace: str, workflow_id: UUID, *, actor: str) -> None:
     perform("resume", namespace, workflow_id, actor, body)
 
 
-def terminate(namespace: str, workflow_id: UUID, *, actor: str, reason: str | None = None) -> None:
+def terminate(
+    namespace: str, workflow_id: UUID, *, actor: str, reason: str | None = None, compensate: bool = False
+) -> None:
     """End a run, its tasks, timers and (by the outbox) its children, and report to its parent.
 
     No failure workflow runs. A run that failed or timed out is only relabelled; one that was terminated stays as it is.
+    With `compensate` its completed tasks are undone first; without, even a run that undoes its tasks ends at once.
     """
 
     def body(run: LockedExecution) -> None:
@@ -55,14 +59,17 @@ def terminate(namespace: str, workflow_id: UUID, *, actor: str, reason: str | No
             note(workflow_id, "workflow.terminated", actor, status=TERMINATED, reason=reason, was=run.status)
             return
         require(run, "terminate")
-        end_terminated(run, reason or f"Terminated by {actor}.")
+        blueprint = blueprint_for([run.revision_id]).get(run.revision_id) if compensate else None
+        undoable = blueprint.undoable if blueprint is not None else None
+        end_terminated(run, reason or f"Terminated by {actor}.", undoable)
 
-    perform("terminate", namespace, workflow_id, actor, body, detail={"reason": reason}, with_parent=True)
+    detail = {"reason": reason, "compensate": compensate}
+    perform("terminate", namespace, workflow_id, actor, body, detail=detail, with_parent=True)
 
 
-def end_terminated(run: LockedExecution, reason: str) -> None:
+def end_terminated(run: LockedExecution, reason: str, undoable: tuple[str, ...] | None = None) -> None:
     """End a locked, open run as TERMINATED; the gates of the run and of its parent are held."""
-    end_runs([run_end(run, TERMINATED, reason=reason, root_ended=run.root_ended)])
+    end_runs([run_end(run, TERMINATED, reason=reason, root_ended=run.root_ended, undoable=undoable)])
 
 
 def nudge(namespace: str, workflow_id: UUID, *, actor: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from orchestrator.errors import Invalid
+from workflows.engine import compensation
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.state import TaskStatus
 from workflows.managers.task import OutlineTask
@@ -28,6 +29,11 @@ class Preview:
     deleted: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     revived: tuple[UUID, ...] = ()
+
+
+def undone(rows: list[OutlineTask]) -> bool:
+    """Whether a run has undone its completed tasks: there is nothing it could go on from."""
+    return any(row.type == compensation.REF for row in rows)
 
 
 def plan_retry(blueprint: Blueprint, rows: list[OutlineTask], open_again: Iterable[OutlineTask] = ()) -> Plan:

@@ -14,7 +14,7 @@ from workflows.managers.task import OutlineTask
 from workflows.models import Execution, Task, TaskLog
 from workflows.services.control.acting import FAILED, audited, missing, note, refuse, require
 from workflows.services.control.continuing import UNCHANGED, Reopening, Revise, carry_out, reopen_run
-from workflows.services.control.planning import Preview, plan_rerun, plan_retry, preview
+from workflows.services.control.planning import Preview, plan_rerun, plan_retry, preview, undone
 from workflows.services.control.reviving import hold_family, revive_ancestors
 from workflows.services.control.walking import Plan, newest
 from workflows.services.revisions import blueprint_for, resolve_revision
@@ -37,7 +37,7 @@ def retry(namespace: str, workflow_id: UUID, *, actor: str, resume_subworkflow_t
         require(run, "retry")
         target = _deepest_failed(run, family) if resume_subworkflow_tasks else run
         blueprint, rows = _blueprint(target), Task.sql.outline(target.id)
-        plan = _checked(target, "retry", plan_retry(blueprint, rows))
+        plan = _checked(target, "retry", rows, plan_retry(blueprint, rows))
         if not rows:
             refuse(target, "retry", "it has no task yet; restart it instead")
         if not plan.moves:
@@ -90,7 +90,7 @@ def rerun(
             return run.id
         blueprint, rows = _blueprint(run), Task.sql.outline(run.id)
         target = _target(run, rows, task_id)
-        plan = _checked(run, "rerun", plan_rerun(blueprint, rows, target))
+        plan = _checked(run, "rerun", rows, plan_rerun(blueprint, rows, target))
         revise = _with_input(target, task_input)
         carry_out(reopen_run(run, blueprint, change), blueprint, plan, revise)
         note(run.id, "workflow.rerun", actor, target.ref, iteration=target.iteration)
@@ -106,7 +106,7 @@ def preview_retry(namespace: str, workflow_id: UUID) -> Preview:
     run = _peek(namespace, workflow_id)
     require(run, "retry")
     rows = Task.sql.outline(run.id)
-    return preview(run.id, rows, _checked(run, "retry", plan_retry(_blueprint(run), rows)))
+    return preview(run.id, rows, _checked(run, "retry", rows, plan_retry(_blueprint(run), rows)))
 
 
 def preview_rerun(namespace: str, workflow_id: UUID, task_id: UUID) -> Preview:
@@ -114,7 +114,7 @@ def preview_rerun(namespace: str, workflow_id: UUID, task_id: UUID) -> Preview:
     run = _peek(namespace, _owner(namespace, workflow_id, task_id))
     require(run, "rerun")
     rows = Task.sql.outline(run.id)
-    return preview(run.id, rows, _checked(run, "rerun", plan_rerun(_blueprint(run), rows, _target(run, rows, task_id))))
+    return preview(run.id, rows, _checked(run, "rerun", rows, plan_rerun(_blueprint(run), rows, _target(run, rows, task_id))))
 
 
 def _start_over(
@@ -207,7 +207,9 @@ def _with_input(target: OutlineTask, task_input: dict[str, Any] | None) -> Revis
     return revise
 
 
-def _checked(run: Run, action: str, plan: Plan) -> Plan:
+def _checked(run: Run, action: str, rows: list[OutlineTask], plan: Plan) -> Plan:
+    if undone(rows):
+        refuse(run, action, "it failed and undid its completed tasks; restart it instead")
     if plan.terminated_by is not None:
         ref = plan.terminated_by.ref
         refuse(run, action, f"the TERMINATE task {ref} ended it and would end it again; rerun from a task before it")

@@ -15,7 +15,7 @@ from workflows.managers.task import OutlineTask
 from workflows.models import DecideQueue, Execution, Task
 from workflows.services.control.acting import OPEN, ancestors, missing, note
 from workflows.services.control.continuing import carry_out, reopen_rows, reopen_run
-from workflows.services.control.planning import plan_revival
+from workflows.services.control.planning import plan_revival, undone
 from workflows.services.control.walking import newest
 from workflows.services.revisions import blueprint_for
 
@@ -34,7 +34,7 @@ def revive_ancestors(run: LockedExecution, family: dict[UUID, LockedExecution], 
     """Let the runs above `run` wait for it again; returns those that were ended and are running now.
 
     The climb stops where the parent has gone on without the child: a newer attempt, an optional failure it passed over,
-    a parent that is still running behind it, or one that a TERMINATE task ended.
+    a parent that is still running behind it, one that a TERMINATE task ended, or one that undid its tasks.
     """
     revived: list[UUID] = []
     below = run
@@ -44,7 +44,7 @@ def revive_ancestors(run: LockedExecution, family: dict[UUID, LockedExecution], 
             break
         rows = Task.sql.outline(parent.id)
         task = _waiting_task(rows, below.parent_task_id)
-        if task is None:
+        if task is None or undone(rows):
             break
         if parent.status in OPEN:
             if not task.consumed and not task.status.successful:

@@ -140,7 +140,7 @@ def _of_deadline(run: RunPicture, timers: list[TimerPicture]) -> Iterator[Reason
 
 def _may_wake(reasons: list[Reason]) -> bool:
     """Whether any reason stands for something that will end: then the run is waiting, not stuck."""
-    return any(reason.code is not Code.JOINS for reason in reasons)
+    return any(reason.code not in (Code.JOINS, Code.COMPENSATING) for reason in reasons)
 
 
 def _nothing_wakes_it(unseen: int) -> Reason:

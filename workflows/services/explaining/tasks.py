@@ -50,6 +50,12 @@ def why_open(task: OpenPicture, around: Surroundings) -> Reason | None:
         return _wait(task, around)
     if task.type in ("SUB_WORKFLOW", "START_WORKFLOW"):
         return _run_of(task, around)
+    if task.type == "COMPENSATION":
+        done = ", ".join((task.state or {}).get("undone") or []) or "nothing yet"
+        return _said(
+            task, Code.COMPENSATING, f"The run has failed and undoes its completed tasks, newest first; undone: {done}.",
+            "Wait; or terminate the run, which leaves the rest as it is.",
+        )  # fmt: skip
     if task.type in ("JOIN", "EXCLUSIVE_JOIN", "DO_WHILE"):
         return _container(task)
     if task.type == "HUMAN":
