@@ -24,7 +24,7 @@ format: $(FRESH)
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(FRESH)
+bench: $(FRESH) ## speed beside a bare pipeline; ARGS="--only W1,W6 --rounds 3" narrows it
 	$(BIN)/python manage.py bench $(ARGS)
 
 stress: $(FRESH) ## slow: hundreds of runs, real processes, kills

@@ -1,46 +1,55 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management import call_command
-from django.core.management.base import BaseCommand
-from django.db import connections
-
-from orchestrator.bench import workloads
-from orchestrator.bench.database import scratch_database
+from django.core.management.base import BaseCommand, CommandError
 
 
 class Command(BaseCommand):
-    help = "Measure the engine on a scratch database of its own: tasks per second, CPU and WAL for each task."
+    help = (
+        "Measure the engine on a scratch database of its own, beside a bare pipeline: speed, CPU, WAL, memory, latency."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--runs", type=int, default=1000, help="chains of workload W1")
-        parser.add_argument("--batch", type=int, default=50)
-        parser.add_argument("--processes", type=int, default=1, help="deciders, and as many workers")
-        parser.add_argument("--json", action="store_true")
+        parser.add_argument(
+            "--only", default="", help="rows to measure, e.g. W1,W6 (W1 means W1x2 as well); default all"
+        )
+        parser.add_argument("--rounds", type=_whole, default=5, help="the table shows the medians of so many rounds")
+        parser.add_argument("--scale", type=_positive, default=1.0, help="multiplies the size of every workload")
+        parser.add_argument("--json", metavar="FILE", default=None, help="write every figure of every round there")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        with scratch_database(settings.DATA_DIR / "bench") as url:
-            self.stdout.write(f"bench: scratch database ready, durable commits, batch {options['batch']}")
-            call_command("migrate", verbosity=0)
-            results = [
-                workloads.chain(options["runs"], options["batch"], options["processes"]),
-                workloads.fan_out(max(1, options["runs"] // 20), 100, options["batch"], options["processes"]),
-                workloads.starts(options["runs"]),
-            ]
-            connections.close_all()
-            del url
-        for r in results:
-            if options["json"]:
-                line = {
-                    "workload": r.workload, "per_second": round(r.per_second), "python_us": round(r.python_us),
-                    "wal_bytes": round(r.wal_bytes), "items": r.items, "seconds": round(r.seconds, 3),
-                }  # fmt: skip
-                self.stdout.write(json.dumps(line))
-            else:
-                self.stdout.write(
-                    f"{r.workload:28} {r.per_second:8.0f}/s   python {r.python_us:5.0f} us   WAL {r.wal_bytes:6.0f} B   each"
-                )
+        try:
+            from orchestrator.bench import report, running
+        except ModuleNotFoundError as error:
+            raise CommandError(f"bench needs {error.name}: pip install {error.name}") from error
+        chosen = running.choose(options["only"])
+        rounds = running.run(chosen, options["rounds"], options["scale"], settings.DATA_DIR / "bench", self._say)
+        self.stdout.write("\n".join(["", report.table(chosen, rounds), "", *report.verdicts(rounds)]))
+        if options["json"]:
+            shown = {key: options[key] for key in ("only", "rounds", "scale")}
+            Path(options["json"]).write_text(json.dumps(report.document(rounds, shown), indent=1) + "\n")
+
+    def _say(self, line: str) -> None:
+        self.stdout.write(line)
+        self.stdout.flush()
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return value

@@ -1,0 +1,63 @@
+"""One bench: rows chosen by name, measured in rounds, each beside the bare pipeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connections
+
+from orchestrator.bench import definitions
+from orchestrator.bench.database import scratch_database
+from orchestrator.bench.meters import Figures
+from orchestrator.bench.stage import Stage
+from orchestrator.bench.workloads import WORKLOADS, Workload
+
+
+def choose(only: str) -> list[Workload]:
+    """The workloads named, each with its variants (W1 means W1x2 as well); raises CommandError for an unknown one."""
+    wanted = [name.strip() for name in only.split(",") if name.strip()]
+    chosen = [w for w in WORKLOADS if not wanted or any(_names(name, w) for name in wanted)]
+    unknown = [name for name in wanted if not any(_names(name, w) for w in WORKLOADS)]
+    if unknown:
+        known = ", ".join(w.key for w in WORKLOADS)
+        raise CommandError(f"--only: there is no workload {', '.join(unknown)}; there are {known}")
+    return chosen
+
+
+def _names(name: str, workload: Workload) -> bool:
+    return re.fullmatch(rf"{re.escape(name)}(\D.*)?", workload.key, re.I) is not None
+
+
+def run(
+    chosen: Sequence[Workload], rounds: int, scale: float, folder: Path, say: Callable[[str], None]
+) -> dict[str, list[Figures]]:
+    """Measure the workloads on a fresh database in that folder; returns the figures of each row, a round each.
+
+    In a round the engine and the bare pipeline take turns, so that both have the same machine.
+    """
+    found: dict[str, list[Figures]] = {}
+    with scratch_database(folder) as url:
+        call_command("migrate", verbosity=0)
+        definitions.register_all()
+        say("scratch database ready, durable commits")
+        stage = Stage(url, scale)
+        try:
+            for number in range(rounds):
+                for workload in chosen:
+                    for row, measure in ((workload.key, workload.measure), (f"{workload.key}/bare", workload.bare)):
+                        if measure is not None:
+                            figures = measure(stage)
+                            found.setdefault(row, []).append(figures)
+                            say(_progress(f"{number + 1}/{rounds}", row, figures))
+        finally:
+            stage.close()
+            connections.close_all()
+    return found
+
+
+def _progress(number: str, row: str, figures: Figures) -> str:
+    return f"{number}  {row:10} {figures.per_second:8,.0f}/s  CPU {figures.cpu_us:6,.0f} us each"
