@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from dispatch.models import QueuedTask, WorkerPoll
+from dispatch.models import Permit, QueuedTask, Semaphore, WorkerPoll
 from orchestrator.admin import EngineAdmin
 
 
@@ -54,3 +54,27 @@ class WorkerPollAdmin(EngineAdmin):
     ordering = ("-last_poll_at",)
     search_names = ("queue", "worker_id")
     search_help_text = "The whole name of a queue or worker"
+
+
+@admin.register(Semaphore)
+class SemaphoreAdmin(EngineAdmin):
+    """Named permits; who holds them is under permits."""
+
+    list_display = ("name", "namespace", "permits", "description", "updated_at")
+    search_names = ("name", "name__startswith", "namespace")
+    search_help_text = "Id, or the beginning of a name, or a namespace"
+
+
+@admin.register(Permit)
+class PermitAdmin(EngineAdmin):
+    """Permits that tasks hold, for as long as their leases stand."""
+
+    list_display = ("semaphore", "namespace", "permits", "task_id", "acquired_at", "run")
+    search_ids = ("task_id", "workflow_id")
+    search_names = ("semaphore", "namespace")
+    search_help_text = "Id of the task or its run, or the whole name of a semaphore"
+
+    @admin.display(description="workflow")
+    def run(self, obj: Permit) -> SafeString:
+        url = reverse("admin:workflows_execution_change", args=[obj.workflow_id])
+        return format_html('<a href="{}">{}</a>', url, obj.workflow_id)

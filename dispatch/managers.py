@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,8 @@ from orchestrator.db.transactions import requires_transaction
 
 _SQL = sql.load("dispatch", "task_queue.sql")
 _POLL_SQL = sql.load("dispatch", "worker_poll.sql")
+Key = tuple[str, str]
+"""(namespace, name of a task definition)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Lease:
     response_seconds: int
     timeout_seconds: int
     priority: int
+    name: str
+    queue: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,20 @@ class TaskQueueManager(VerbManager):
 
     @requires_transaction
     def lease(
-        self, namespace: str, queue: str, *, batch: int, worker_id: str, lease_seconds: int, renewed: bool
+        self,
+        namespace: str,
+        queue: str,
+        *,
+        batch: int,
+        worker_id: str,
+        lease_seconds: int,
+        renewed: bool,
+        closed: Sequence[str] = (),
     ) -> list[Lease]:
         """Lease up to `batch` ready tasks of one queue, highest priority first, then oldest. [INV-7a]
 
         A holder that is `renewed` has the task for `lease_seconds`; another one at least for its response time.
+        Tasks of `closed` definitions are left where they are.
         """
         rows = _SQL.lease.rows(
             namespace=namespace,
@@ -63,22 +76,100 @@ class TaskQueueManager(VerbManager):
             worker_id=worker_id,
             lease_seconds=lease_seconds,
             renewed=renewed,
+            closed=list(closed),
         )
         return _sorted(rows)
 
     @requires_transaction
     def lease_shared(
-        self, queues: Sequence[str], *, batch: int, worker_id: str, lease_seconds: int, renewed: bool
+        self,
+        queues: Sequence[str],
+        *,
+        batch: int,
+        worker_id: str,
+        lease_seconds: int,
+        renewed: bool,
+        closed: Sequence[Key] = (),
     ) -> list[Lease]:
-        """Lease ready tasks of shared queues, of every namespace. [INV-7a]"""
+        """Lease ready tasks of shared queues, of every namespace, `closed` (namespace, name) left out. [INV-7a]"""
         rows = _SQL.lease_shared.rows(
             queues=list(queues),
             batch=batch,
             worker_id=worker_id,
             lease_seconds=lease_seconds,
             renewed=renewed,
+            closed_namespaces=[key[0] for key in closed],
+            closed_names=[key[1] for key in closed],
         )
         return _sorted(rows)
+
+    def peek_lanes(self, queues: Sequence[str], *, after: Mapping[str, str], batch: int) -> list[tuple[str, str]]:
+        """(queue, namespace) where tasks wait, in turns by queue, of namespaces behind `after`'s; unlocked."""
+        afters = [after.get(queue, "") for queue in queues]
+        return [(row[0], row[1]) for row in _SQL.peek_lanes.rows(queues=list(queues), afters=afters, batch=batch)]
+
+    @requires_transaction
+    def lease_lanes(
+        self,
+        lanes: Sequence[tuple[str, str]],
+        *,
+        share: int,
+        batch: int,
+        worker_id: str,
+        lease_seconds: int,
+        renewed: bool,
+        closed: Sequence[Key] = (),
+    ) -> list[Lease]:
+        """Lease up to `share` tasks of each (queue, namespace), `batch` in all. [INV-7a]"""
+        rows = _SQL.lease_lanes.rows(
+            queues=[lane[0] for lane in lanes],
+            namespaces=[lane[1] for lane in lanes],
+            share=share,
+            batch=batch,
+            worker_id=worker_id,
+            lease_seconds=lease_seconds,
+            renewed=renewed,
+            closed_namespaces=[key[0] for key in closed],
+            closed_names=[key[1] for key in closed],
+        )
+        return _sorted(rows)
+
+    @requires_transaction
+    def lease_named(
+        self, namespace: str, queue: str, name: str, *, room: int, worker_id: str, lease_seconds: int, renewed: bool
+    ) -> list[Lease]:
+        """Lease up to `room` tasks of a definition with a limit, under its advisory lock. [INV-7a, INV-9]"""
+        rows = _SQL.lease_named.rows(
+            namespace=namespace,
+            queue=queue,
+            name=name,
+            room=room,
+            worker_id=worker_id,
+            lease_seconds=lease_seconds,
+            renewed=renewed,
+        )
+        return _sorted(rows)
+
+    def in_flight(self, keys: Sequence[Key]) -> dict[Key, int]:
+        """(namespace, task definition) -> leased tasks."""
+        rows = _SQL.in_flight.rows(namespaces=[key[0] for key in keys], names=[key[1] for key in keys])
+        return {(row[0], row[1]): row[2] for row in rows}
+
+    def ready_named(self, queues: Sequence[str], keys: Sequence[Key]) -> list[tuple[str, str, str]]:
+        """(queue, namespace, name) of these queues and definitions where a task is ready."""
+        namespaces, names = [key[0] for key in keys], [key[1] for key in keys]
+        rows = _SQL.ready_named.rows(queues=list(queues), namespaces=namespaces, names=names)
+        return [(row[0], row[1], row[2]) for row in rows]
+
+    @requires_transaction
+    def give_back(self, ids: Iterable[UUID]) -> None:
+        """Undo leases of this transaction. [INV-7c]"""
+        _SQL.give_back.send(ids=list(ids))
+
+    @requires_transaction
+    def cap(self, runs: Sequence[tuple[UUID, int]]) -> None:
+        """Hold the queue rows of (run, cap) beyond its cap, and let through what has room; gates held."""
+        _SQL.cap.send(workflow_ids=[run for run, _ in runs], caps=[cap for _, cap in runs])
 
     @requires_transaction
     def drop(self, ids: Iterable[UUID]) -> None:

@@ -41,6 +41,10 @@ class Conf:
     LEASE_SECONDS: int = 60
     MAX_REDELIVERIES: int = 3
     """Times an expired lease hands the same attempt out again before it ends TIMED_OUT."""
+    LIMITS_CACHE_SECONDS: float = 1.0
+    """How long a process may not know of a limit that another one registered."""
+    SEMAPHORE_TURN_SECONDS: float = 10.0
+    """A queue keeps its turn at a semaphore this long after it was polled in vain."""
     OUTBOX_BATCH: int = 50
     OUTBOX_LEASE_SECONDS: int = 60
     OUTBOX_MAX_ATTEMPTS: int = 10

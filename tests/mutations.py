@@ -33,6 +33,8 @@ QUEUE = "workflows/sql/decide_queue.sql"
 GATE = "tests/races/test_decide_queue.py::"
 TRANSITIONS = "tests/races/test_transitions.py::"
 SAGA = "tests/db/test_compensation.py::"
+LIMITS = "tests/races/test_limits.py::"
+ADMISSION = "tests/races/test_admission.py::"
 MUTATIONS = [
     Mutation(
         "INV-2", QUEUE,
@@ -113,6 +115,37 @@ MUTATIONS = [
         "   AND t.ended_at IS NULL\nRETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.status, t.sub_workflow_id\n\n-- name: restate",
         "RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.status, t.sub_workflow_id\n\n-- name: restate",
         TRANSITIONS + "test_a_finished_task_stays_finished",
+    ),
+    Mutation(
+        "INV-7c", "dispatch/services/leasing.py",
+        "            Permit.sql.release(task for task, _, _ in taken)\n", "",
+        LIMITS + "test_the_permit_of_a_crashed_worker_is_given_back_with_its_lease",
+    ),
+    Mutation(
+        "INV-7c", "workflows/transitions.py",
+        "        Permit.sql.release(task.id for task in ended)\n", "",
+        LIMITS + "test_the_end_of_a_task_waits_for_its_lease_and_leaves_no_permit[task]",
+    ),
+    Mutation(
+        "INV-7c", "workflows/transitions.py",
+        "    Permit.sql.release_for_runs(ids)\n", "",
+        LIMITS + "test_the_end_of_a_task_waits_for_its_lease_and_leaves_no_permit[run]",
+    ),
+    Mutation(
+        "INV-7c", "dispatch/services/limiting.py",
+        "    total = Semaphore.sql.lock(wanted)\n    taken = Permit.sql.taken(wanted, excluding=[one.id for one in own])\n",
+        "    taken = Permit.sql.taken(wanted, excluding=[one.id for one in own])\n    total = Semaphore.sql.lock(wanted)\n",
+        LIMITS + "test_permits_are_counted_after_the_semaphore_was_waited_for",
+    ),
+    Mutation(
+        "INV-9", "dispatch/services/limiting.py",
+        "    if counted:\n        take_advisory(", "    if not counted:\n        take_advisory(",
+        LIMITS + "test_what_is_in_flight_is_counted_after_the_lock_was_waited_for",
+    ),
+    Mutation(
+        "INV-9", "workflows/services/admission.py",
+        "    if applicant.owned:\n        _take(namespace, name, key, counted)\n", "",
+        ADMISSION + "test_twelve_starts_against_a_quota_of_three",
     ),
     Mutation(
         "INV-8", "workflows/services/applying.py",

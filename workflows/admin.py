@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from orchestrator.admin import ChoiceFilter, EngineAdmin
 from orchestrator.errors import OstinatoError
 from workflows.engine.state import TaskStatus, WorkflowStatus
-from workflows.models import DecideQueue, Execution, Task, TaskDefinition, Timer, WorkflowDefinition
+from workflows.models import Admission, DecideQueue, Execution, Quota, Task, TaskDefinition, Timer, WorkflowDefinition
 from workflows.services.control import nudge
 from workflows.services.operating import ACTIONS, BUTTONS, perform, skippable
 from workflows.services.quarantine import release_timer
@@ -240,3 +240,22 @@ class TimerAdmin(RunLinkMixin, EngineAdmin):
     @admin.action(description="Release selected timers from quarantine", permissions=["operate"])
     def release_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         release_each(self, request, queryset.values_list("namespace", "id"), release_timer)
+
+
+@admin.register(Admission)
+class AdmissionAdmin(RunLinkMixin, EngineAdmin):
+    """Runs under a limit of their workflow or tenant: those that count, and those that wait their turn."""
+
+    list_display = ("run", "name", "namespace", "key", "most", "counted", "admitted")
+    search_ids = ("workflow_id",)
+    search_names = ("name", "key", "namespace")
+    search_help_text = "Id of the run, or the whole name of a workflow, key or namespace"
+
+
+@admin.register(Quota)
+class QuotaAdmin(EngineAdmin):
+    """How many runs a tenant may have at a time; PUT /api/quota sets it."""
+
+    list_display = ("namespace", "max_concurrent_executions", "updated_at")
+    search_names = ("namespace",)
+    search_help_text = "Id, or the whole namespace"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from orchestrator.errors import Invalid, NotFound
+from orchestrator.errors import Invalid, LimitExceeded, NotFound
 from outbox.managers import ClaimedEvent
 from outbox.services import relay
 from workflows.services import children
@@ -17,7 +17,7 @@ def start_child(event: ClaimedEvent) -> None:
     payload = event.payload
     try:
         start(_request(event, payload["child_id"], "child", children.key(payload), parent=True))
-    except (NotFound, Invalid) as error:
+    except (NotFound, Invalid, LimitExceeded) as error:
         children.refuse(event.namespace, payload, _explain(error))
 
 
@@ -28,7 +28,7 @@ def start_workflow(event: ClaimedEvent) -> None:
     key += f":{payload['workflow_id']}"  # a rerun of the starter makes the same attempt anew
     try:
         start(_request(event, payload["workflow_id"], "start", key))
-    except (NotFound, Invalid) as error:
+    except (NotFound, Invalid, LimitExceeded) as error:
         children.end_starter(payload, _explain(error))
     else:
         children.end_starter(payload)
@@ -81,7 +81,7 @@ def _request(
     )
 
 
-def _explain(error: NotFound | Invalid) -> str:
+def _explain(error: NotFound | Invalid | LimitExceeded) -> str:
     problems = "; ".join(f"{path}: {message}" for path, message in getattr(error, "problems", []))
     return f"{error.message} {problems}".strip()
 

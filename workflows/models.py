@@ -6,6 +6,7 @@ from django.db import models
 
 from orchestrator.db.ids import new_id
 from orchestrator.db.models import EngineModel
+from workflows.managers.admission import AdmissionManager, QuotaManager
 from workflows.managers.decide_queue import DecideQueueManager
 from workflows.managers.definition import DefinitionManager, RevisionManager, TaskDefinitionManager
 from workflows.managers.execution import ExecutionManager
@@ -343,3 +344,40 @@ class ScheduleRun(EngineModel):
             models.Index(fields=["namespace", "schedule_name", "id"], name="workflows_schedulerun_by"),
             models.Index(fields=["executed_at"], name="workflows_schedulerun_at"),
         ]
+
+
+class Admission(EngineModel):
+    """A run under a limit: it counts against a key or its tenant's quota, or waits its turn. It leaves with the run."""
+
+    workflow_id = models.UUIDField(primary_key=True, editable=False)
+    namespace = models.TextField()
+    name = models.TextField()
+    key = models.TextField(null=True)
+    most = models.IntegerField(null=True)
+    counted = models.BooleanField(db_default=False)
+    admitted = models.BooleanField(db_default=False)
+
+    sql = AdmissionManager()
+
+    class Meta(EngineModel.Meta):
+        indexes = [
+            models.Index(fields=["namespace", "name", "key", "admitted"], name="workflows_admission_group"),
+            models.Index(fields=["workflow_id"], condition=models.Q(admitted=False), name="workflows_admission_waiting"),
+        ]
+
+
+class Quota(EngineModel):
+    """How many runs a tenant may have at a time."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    namespace = models.TextField()
+    max_concurrent_executions = models.IntegerField(null=True)
+    updated_at = models.DateTimeField()
+
+    sql = QuotaManager()
+
+    class Meta(EngineModel.Meta):
+        constraints = [models.UniqueConstraint(fields=["namespace"], name="workflows_quota_key")]
+
+    def __str__(self) -> str:
+        return self.namespace

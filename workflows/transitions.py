@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from dispatch.models import QueuedTask
-from orchestrator.db.hints import DECIDE, OUTBOX, QUEUE, hint
+from dispatch.models import Permit, QueuedTask
+from orchestrator.db.hints import ADMISSION, DECIDE, OUTBOX, QUEUE, hint
 from orchestrator.db.ids import new_id
+from orchestrator.db.sql import batch
 from orchestrator.db.transactions import requires_transaction
 from outbox.managers import NewOutboxEvent
 from outbox.models import OutboxEvent
@@ -22,7 +23,7 @@ from workflows.managers.execution import LockedExecution, RunEnd
 from workflows.managers.history import NewEvent
 from workflows.managers.task import EndedTask, TaskEnd
 from workflows.managers.timer import NewTimer
-from workflows.models import DecideQueue, Execution, HistoryEvent, Task, Timer
+from workflows.models import Admission, DecideQueue, Execution, HistoryEvent, Task, Timer
 
 Ending = tuple[LockedExecution, RunEnd]
 """A run under its lock, and how it ends."""
@@ -78,16 +79,19 @@ def make_tasks(tasks: Sequence[NewTask]) -> set[UUID]:
 
 @requires_transaction
 def end_tasks(ends: Sequence[TaskEnd]) -> list[EndedTask]:
-    """End tasks that have not ended: queue rows, task rows, timers, history, in lock order, a statement each (rule S)."""
+    """End tasks that have not ended: queue rows, task rows, permits, timers, history, in lock order, a statement
+    each (rule S). [INV-7c]"""
     if not ends:
         return []
     QueuedTask.sql.delete_for_tasks(end.id for end in ends)
     ended = Task.sql.end(ends)
     if not ended:
         return []
-    Timer.sql.delete_for_tasks([(task.workflow_id, task.id) for task in ended])
     reasons = {end.id: end for end in ends}
-    HistoryEvent.sql.append([_ended_event(task, reasons[task.id]) for task in ended])
+    with batch():
+        Permit.sql.release(task.id for task in ended)
+        Timer.sql.delete_for_tasks([(task.workflow_id, task.id) for task in ended])
+        HistoryEvent.sql.append([_ended_event(task, reasons[task.id]) for task in ended])
     hint(history={task.workflow_id for task in ended})
     return ended
 
@@ -110,15 +114,22 @@ def end_runs(ends: Sequence[Ending]) -> None:
         NewEvent(run.id, f"workflow.{end.status.lower()}", {"status": end.status, "reason": end.reason})
         for run, end in ending
     ]
-    _clear(ending, said, [_failure(run, end) for run, end in ending if end.failure_workflow_id])
+    failures = [_failure(run, end) for run, end in ending if end.failure_workflow_id]
+    _clear(ending, said, failures, leaving=[run.id for run, _ in ending])
     _report_to_parents(ending)
 
 
-def _clear(ends: Sequence[Ending], events: list[NewEvent], effects: list[NewOutboxEvent]) -> None:
-    """Cancel whatever is open of runs: queue rows, tasks, timers, and by the outbox children; a statement each (rule S)."""
+def _clear(
+    ends: Sequence[Ending], events: list[NewEvent], effects: list[NewOutboxEvent], leaving: Sequence[UUID] = ()
+) -> None:
+    """Cancel whatever is open of runs: queue rows, tasks, permits, timers, and by the outbox children; a statement each
+    (rule S). The runs that are `leaving` give back their places under limits."""
     ids = [run.id for run, _ in ends]
     QueuedTask.sql.delete_for_runs(ids)
     cancelled = Task.sql.cancel_open(ids, "The workflow ended.")
+    if leaving and Admission.sql.remove(leaving):
+        hint(ADMISSION)
+    Permit.sql.release_for_runs(ids)
     Timer.sql.delete_for_runs(ids)
     HistoryEvent.sql.append([*(_ended_event(task, None) for task in cancelled), *events])
     runs = {run.id: (run, end) for run, end in ends}
@@ -229,6 +240,7 @@ def _queue_row(workflow_id: UUID, namespace: str, priority: int, task: ScheduleT
         "workflow_id": workflow_id,
         "namespace": namespace,
         "queue": task.queue,
+        "name": task.name,
         "priority": task.priority or priority,
         "delay_seconds": task.delay_seconds,
         "response_seconds": task.response_seconds,

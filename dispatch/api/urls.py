@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from dispatch.api import queues, tasks
+from dispatch.api import queues, semaphores, tasks
 from workflows.api import executing
 
 urlpatterns = [
@@ -34,4 +34,6 @@ urlpatterns = [
     path("queue/update/<str:workflow_id>/task/<str:task_id>/<str:status>", queues.EndById.as_view()),
     path("queue/update/<str:workflow_id>/<str:ref>/<str:status>", queues.EndByRef.as_view()),
     path("admin/task/<str:name>", queues.PendingTasks.as_view()),
+    path("semaphores", semaphores.Semaphores.as_view()),
+    path("semaphores/<str:name>", semaphores.Semaphore.as_view()),
 ]

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from dispatch.models import QueuedTask, WorkerPoll
+from dispatch.models import Permit, QueuedTask, WorkerPoll
+from dispatch.services import limiting
 from dispatch.services.leasing import (
     lease_system_tasks,
     lease_tasks,
@@ -197,6 +198,8 @@ def _end(todo: _Sorted) -> None:
     todo.refused += [(r, task, "its lease was lost") for r, task in lost]
     todo.refused += [(r, task, "the task had ended") for r, task in allowed if r.task_id not in ended]
     hint(DECIDE)
+    if limiting.may_free((task.namespace, task.queue or "", task.type != "SIMPLE") for _, task in allowed):
+        hint(QUEUE)
 
 
 def _defer(todo: _Sorted) -> None:
@@ -213,6 +216,7 @@ def _defer(todo: _Sorted) -> None:
     ]
     if leases:
         Task.sql.reset(leases)
+        Permit.sql.release(lease[1] for lease in leases)
         Timer.sql.delete_for_leases([lease[:3] for lease in leases], ["RESPONSE"])
         hint(QUEUE)
     todo.refused += [(r, task, "its lease was lost") for r, task, _ in todo.defers if r.task_id not in kept]
@@ -283,8 +287,8 @@ def queue_sizes(namespace: str, queues: Sequence[str] | None = None) -> dict[str
 
 
 def ready(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """(namespace, queue) -> tasks that are ready to be leased, counted up to a hundred."""
-    return QueuedTask.sql.ready(keys)
+    """(namespace, queue) -> tasks that may be leased now, counted up to a hundred."""
+    return limiting.capped(QueuedTask.sql.ready(keys))
 
 
 def find_tasks(ids: Iterable[UUID]) -> dict[UUID, FoundTask]:

@@ -3,42 +3,129 @@
 -- need no gate: they move tasks between SCHEDULED and IN_PROGRESS only and write no history.
 
 -- name: enqueue
-INSERT INTO dispatch_queuedtask (id, workflow_id, namespace, queue, priority, visible_at, enqueued_at, response_seconds,
+INSERT INTO dispatch_queuedtask (id, workflow_id, namespace, queue, name, priority, visible_at, enqueued_at, response_seconds,
     timeout_seconds)
-SELECT id, workflow_id, namespace, queue, priority, now() + make_interval(secs => delay_seconds), now(), response_seconds,
-       timeout_seconds
-  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, namespace text, queue text, priority smallint,
-       delay_seconds double precision, response_seconds integer, timeout_seconds integer)
+SELECT id, workflow_id, namespace, queue, name, priority, now() + make_interval(secs => delay_seconds), now(),
+       response_seconds, timeout_seconds
+  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, namespace text, queue text, name text,
+       priority smallint, delay_seconds double precision, response_seconds integer, timeout_seconds integer)
 
 -- name: lease
 -- lock: QUEUE
 -- INV-7a: a random token and an expiry are stamped on the row; the task row is started in the same transaction.
 -- One queue per call: the ready index is read in order, without a sort. A holder that does not renew by itself keeps
--- the task for its response time.
+-- the task for its response time. `closed` names task definitions whose tasks only `lease_named` may hand out.
 WITH c AS MATERIALIZED (
     SELECT id FROM dispatch_queuedtask
-     WHERE namespace = %(namespace)s AND queue = %(queue)s AND lease_token IS NULL AND visible_at <= now()
+     WHERE namespace = %(namespace)s AND queue = %(queue)s AND lease_token IS NULL AND NOT held AND visible_at <= now()
+       AND name <> ALL(%(closed)s::text[])
      ORDER BY priority DESC, id FOR UPDATE SKIP LOCKED LIMIT %(batch)s)
 UPDATE dispatch_queuedtask q
    SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
        lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
            ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
   FROM c WHERE q.id = c.id
-RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority
+RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority, q.name, q.queue
 
 -- name: lease_shared
 -- lock: QUEUE
--- The same for system workers, who serve a queue of every namespace.
+-- The same for system workers, who serve a queue of every namespace: first in, first out.
 WITH c AS MATERIALIZED (
-    SELECT id FROM dispatch_queuedtask
-     WHERE queue = ANY(%(queues)s::text[]) AND lease_token IS NULL AND visible_at <= now()
+    SELECT id FROM dispatch_queuedtask q
+     WHERE queue = ANY(%(queues)s::text[]) AND lease_token IS NULL AND NOT held AND visible_at <= now()
+       AND (name <> ALL(%(closed_names)s::text[]) OR NOT EXISTS (
+            SELECT 1 FROM unnest(%(closed_namespaces)s::text[], %(closed_names)s::text[]) AS x(namespace, name)
+             WHERE x.namespace = q.namespace AND x.name = q.name))
      ORDER BY priority DESC, id FOR UPDATE SKIP LOCKED LIMIT %(batch)s)
 UPDATE dispatch_queuedtask q
    SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
        lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
            ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
   FROM c WHERE q.id = c.id
-RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority
+RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority, q.name, q.queue
+
+-- name: peek_lanes
+-- Which tenants wait in which shared queues, each queue from a namespace on: one step down the ready index for each.
+WITH RECURSIVE lanes(queue, namespace) AS (
+    SELECT f.queue, f.namespace FROM unnest(%(queues)s::text[], %(afters)s::text[]) AS u(queue, after) CROSS JOIN LATERAL (
+        SELECT q.queue, q.namespace FROM dispatch_queuedtask q
+         WHERE q.queue = u.queue AND q.namespace > u.after AND q.lease_token IS NULL AND NOT q.held
+         ORDER BY q.namespace LIMIT 1) f
+    UNION ALL
+    SELECT n.queue, n.namespace FROM lanes l CROSS JOIN LATERAL (
+        SELECT q.queue, q.namespace FROM dispatch_queuedtask q
+         WHERE q.queue = l.queue AND q.namespace > l.namespace AND q.lease_token IS NULL AND NOT q.held
+         ORDER BY q.namespace LIMIT 1) n)
+SELECT queue, namespace FROM lanes LIMIT %(batch)s
+
+-- name: lease_lanes
+-- lock: QUEUE
+-- INV-7a, for shared queues with several tenants: an equal share of each lane, so that nobody's backlog crowds others out.
+WITH c AS MATERIALIZED (
+    SELECT p.id FROM unnest(%(queues)s::text[], %(namespaces)s::text[]) AS l(queue, namespace) CROSS JOIN LATERAL (
+        SELECT q.id FROM dispatch_queuedtask q
+         WHERE q.queue = l.queue AND q.namespace = l.namespace AND q.lease_token IS NULL AND NOT q.held
+           AND q.visible_at <= now()
+           AND (q.name <> ALL(%(closed_names)s::text[]) OR NOT EXISTS (
+                SELECT 1 FROM unnest(%(closed_namespaces)s::text[], %(closed_names)s::text[]) AS x(namespace, name)
+                 WHERE x.namespace = q.namespace AND x.name = q.name))
+         ORDER BY q.priority DESC, q.id FOR UPDATE SKIP LOCKED LIMIT %(share)s) p
+     LIMIT %(batch)s)
+UPDATE dispatch_queuedtask q
+   SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
+       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
+           ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
+  FROM c WHERE q.id = c.id
+RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority, q.name, q.queue
+
+-- name: lease_named
+-- lock: QUEUE
+-- INV-9: tasks of one definition that has a limit. Their advisory lock is held, and what is in flight was counted in a
+-- statement after it, so `room` is true until the commit.
+WITH c AS MATERIALIZED (
+    SELECT id FROM dispatch_queuedtask
+     WHERE namespace = %(namespace)s AND queue = %(queue)s AND name = %(name)s AND lease_token IS NULL AND NOT held
+       AND visible_at <= now()
+     ORDER BY priority DESC, id FOR UPDATE SKIP LOCKED LIMIT %(room)s)
+UPDATE dispatch_queuedtask q
+   SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
+       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
+           ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
+  FROM c WHERE q.id = c.id
+RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority, q.name, q.queue
+
+-- name: in_flight
+-- How many tasks of each definition are leased now, on all of its queues.
+SELECT u.namespace, u.name, (
+    SELECT count(*) FROM dispatch_queuedtask q
+     WHERE q.lease_token IS NOT NULL AND q.namespace = u.namespace AND q.name = u.name)
+  FROM unnest(%(namespaces)s::text[], %(names)s::text[]) AS u(namespace, name)
+
+-- name: ready_named
+-- Which of these definitions have a task ready on which of these queues.
+SELECT k.queue, u.namespace, u.name FROM unnest(%(namespaces)s::text[], %(names)s::text[]) AS u(namespace, name)
+ CROSS JOIN unnest(%(queues)s::text[]) AS k(queue)
+ WHERE EXISTS (
+    SELECT 1 FROM dispatch_queuedtask q
+     WHERE q.queue = k.queue AND q.namespace = u.namespace AND q.name = u.name AND q.lease_token IS NULL AND NOT q.held
+       AND q.visible_at <= now())
+
+-- name: give_back
+-- INV-7c: a task that was refused its permits goes straight back. It takes no lock: this transaction leased the row.
+UPDATE dispatch_queuedtask SET lease_token = NULL, lease_expires_at = NULL, worker_id = NULL
+ WHERE id = ANY(%(ids)s::uuid[])
+
+-- name: cap
+-- A run's maxConcurrentTasks: of its queue rows, the leased and those let through before stay, the oldest others up to
+-- the cap are let through, the rest are held. The caller holds the run's gate, so nobody else adds, ends or caps its
+-- tasks; a lease takes rows that are not held only, and those are not written here.
+UPDATE dispatch_queuedtask q SET held = r.position > r.cap
+  FROM (
+    SELECT t.id, t.held, t.enqueued_at, u.cap, row_number() OVER (
+               PARTITION BY t.workflow_id ORDER BY t.held OR t.enqueued_at = now(), t.priority DESC, t.id) AS position
+      FROM unnest(%(workflow_ids)s::uuid[], %(caps)s::integer[]) AS u(workflow_id, cap)
+      JOIN dispatch_queuedtask t ON t.workflow_id = u.workflow_id) r
+ WHERE q.id = r.id AND (r.held OR r.enqueued_at = now()) AND r.held <> (r.position > r.cap)
 
 -- name: drop
 -- lock: QUEUE
@@ -141,7 +228,8 @@ UPDATE dispatch_queuedtask SET visible_at = now()
 SELECT u.namespace, u.queue, (
     SELECT count(*) FROM (
         SELECT 1 FROM dispatch_queuedtask q
-         WHERE q.namespace = u.namespace AND q.queue = u.queue AND q.lease_token IS NULL AND q.visible_at <= now()
+         WHERE q.namespace = u.namespace AND q.queue = u.queue AND q.lease_token IS NULL AND NOT q.held
+           AND q.visible_at <= now()
          LIMIT 100) AS counted)
   FROM unnest(%(namespaces)s::text[], %(queues)s::text[]) AS u(namespace, queue)
 

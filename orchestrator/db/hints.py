@@ -20,6 +20,7 @@ DECIDE = "ostinato_decide"
 QUEUE = "ostinato_queue"
 OUTBOX = "ostinato_outbox"
 TIMER = "ostinato_timer"
+ADMISSION = "ostinato_admission"
 HISTORY = "ostinato_history"
 """Its payload names runs, separated by commas; an empty one means any."""
 

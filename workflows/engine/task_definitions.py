@@ -29,8 +29,26 @@ def validate_task_definition(definition: dict[str, Any]) -> list[Problem]:
     for name, words in _TASK_DEFINITION_WORDS.items():
         if definition.get(name) not in (None, *words):
             problems.append(Problem(name, f"expected one of {', '.join(words)}, got {definition[name]!r}"))
+    problems += _semaphores(definition.get("semaphores"))
     if not problems:
         timeout, response = definition.get("timeoutSeconds") or 0, definition.get("responseTimeoutSeconds") or 0
         if timeout and response and "responseTimeoutSeconds" in definition and response > timeout:
             problems.append(Problem("responseTimeoutSeconds", f"{response} is longer than timeoutSeconds {timeout}"))
+    return problems
+
+
+def _semaphores(given: Any) -> list[Problem]:
+    """A list of names, or of {name, permits}."""
+    if given is None:
+        return []
+    if not isinstance(given, list):
+        return [Problem("semaphores", f"expected a list, got {type(given).__name__}")]
+    problems = []
+    for index, entry in enumerate(given):
+        at = f"semaphores[{index}]"
+        name, permits = (entry.get("name"), entry.get("permits")) if isinstance(entry, dict) else (entry, None)
+        if not isinstance(name, str) or not name.strip():
+            problems.append(Problem(at, f"expected the name of a semaphore, or its name and permits, got {entry!r}"))
+        if permits is not None and (type(permits) is not int or not 1 <= permits <= MOST):
+            problems.append(Problem(f"{at}.permits", f"expected a whole number from 1 to {MOST}, got {permits!r}"))
     return problems

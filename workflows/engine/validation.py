@@ -7,6 +7,7 @@ from typing import Any
 from workflows.engine.blueprint import CONTAINERS
 from workflows.engine.checks import CHECKS, Place
 from workflows.engine.problems import MOST, ROOTS, Problem, references
+from workflows.engine.rate_keys import validate_limits
 from workflows.engine.task_definitions import validate_task_definition
 
 __all__ = ["Problem", "validate", "validate_task_definition"]
@@ -32,6 +33,7 @@ def validate(definition: Any) -> list[Problem]:
     policy = definition.get("timeoutPolicy")
     if policy not in (None, "TIME_OUT_WF", "ALERT_ONLY"):
         problems.append(Problem("timeoutPolicy", f"expected TIME_OUT_WF or ALERT_ONLY, got {policy!r}"))
+    problems += validate_limits(definition)
     tasks = definition.get("tasks")
     if not isinstance(tasks, list) or not tasks:
         return [*problems, Problem("tasks", "WorkflowTask list cannot be empty")]

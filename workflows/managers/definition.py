@@ -118,6 +118,14 @@ class TaskDefinitionManager(VerbManager):
         rows = _TASK_SQL.find.rows(namespace=namespace, names=None if names is None else list(names))
         return [StoredTaskDefinition(row[0], json.loads(row[1]), *row[2:]) for row in rows]
 
+    def limited(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """(namespace, name, definition) of those that limit how their tasks are handed out."""
+        return [(row[0], row[1], json.loads(row[2])) for row in _TASK_SQL.limited.rows()]
+
+    def stamp(self) -> tuple[Any, ...] | None:
+        """A value that changes when any task definition does."""
+        return _TASK_SQL.stamp.row()
+
 
 class RevisionManager(VerbManager):
     """Revisions: definition and task definitions, frozen together."""

@@ -147,6 +147,11 @@ class ExecutionManager(VerbManager):
         )
 
     @requires_transaction
+    def admit(self, ids: Iterable[UUID]) -> list[UUID]:
+        """Let waiting runs run; returns those that had not ended."""
+        return sorted(row[0] for row in _SQL.admit.rows(ids=sorted(ids)))
+
+    @requires_transaction
     def set_variables(self, workflow_id: UUID, variables: dict[str, Any]) -> int:
         """Merge variables into a run's."""
         return _SQL.set_variables.execute(id=workflow_id, variables=json.dumps(variables))

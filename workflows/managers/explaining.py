@@ -51,6 +51,7 @@ class OpenPicture:
     worker_id: str | None
     lease_expires_at: datetime | None
     redeliveries: int | None
+    held: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,14 @@ class InvariantQueries:
         """Queue and task rows that disagree on the holder."""
         return _named(_SQL.lease_mismatch.send())
 
+    def permit_without_lease(self) -> Findings:
+        """Permits that no lease holds."""
+        return _named(_SQL.permit_without_lease.send())
+
+    def place_of_ended(self) -> Findings:
+        """Places under a limit that no run has, or that its run knows nothing of."""
+        return _named(_SQL.place_of_ended.send())
+
     def unconsumed_without_request(self) -> Findings:
         """Completions that nobody will look at."""
         return _named(_SQL.unconsumed_without_request.send())

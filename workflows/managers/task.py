@@ -228,6 +228,11 @@ class TaskManager(VerbManager):
         return [StartedTask(*json.decode(row, 8, 11)) for row in rows]
 
     @requires_transaction
+    def unstart(self, tasks: Sequence[tuple[UUID, UUID]]) -> None:
+        """Undo the start of (run, task) rows in the transaction that started them. [INV-7c]"""
+        _SQL.unstart.send(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])
+
+    @requires_transaction
     def reset(self, leases: Sequence[tuple[UUID, UUID, UUID, Any, int]]) -> set[UUID]:
         """Put (run, task, token, output, callback seconds) back to SCHEDULED; returns the ids reset. [INV-7a]"""
         rows = _SQL.reset.rows(

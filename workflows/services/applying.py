@@ -9,12 +9,15 @@ from uuid import UUID
 
 import structlog
 
+from dispatch.models import QueuedTask
+from orchestrator.db.hints import QUEUE, hint
 from workflows.engine.commands import Alert, Decision, EndRun, ScheduleTask, UpdateTask
 from workflows.engine.state import TaskStatus
 from workflows.managers.execution import LockedExecution, Progress, RunEnd
 from workflows.managers.history import NewEvent
 from workflows.managers.task import TaskEnd
 from workflows.models import Execution, HistoryEvent, Task
+from workflows.services.revisions import blueprint_for
 from workflows.transitions import NewTask, end_runs, end_tasks, make_tasks, run_end
 
 log = structlog.get_logger(__name__)
@@ -72,9 +75,23 @@ def apply_decisions(decided: Sequence[Decided]) -> set[UUID]:
     if consumed:
         Task.sql.consume(consumed)
     absorbed = make_tasks(made)
+    _cap([item for item in decided if not ends_run(item.decision)])
     HistoryEvent.sql.append(alerts)
     end_runs(finished)
     return absorbed
+
+
+def _cap(going_on: Sequence[Decided]) -> None:
+    """Hold what a run's maxConcurrentTasks does not let through, and let through what has room now; under its gate."""
+    blueprints = blueprint_for(item.run.revision_id for item in going_on)
+    caps = [
+        (item.run.id, most)
+        for item in going_on
+        if (found := blueprints.get(item.run.revision_id)) and (most := found.definition.get("maxConcurrentTasks"))
+    ]
+    if caps:
+        QueuedTask.sql.cap(caps)
+        hint(QUEUE)
 
 
 def _sort_update(

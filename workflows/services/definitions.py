@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from dispatch.models import Semaphore
 from orchestrator.conf import conf
 from orchestrator.db.locks import Advisory, advisory_key, take_advisory
-from orchestrator.db.transactions import transaction
+from orchestrator.db.transactions import after_commit, transaction
 from orchestrator.errors import Conflict, Invalid, NotFound
+from workflows import limits
 from workflows.engine.validation import validate, validate_task_definition
 from workflows.managers.definition import StoredDefinition, StoredTaskDefinition
 from workflows.models import TaskDefinition, WorkflowDefinition
@@ -68,22 +70,24 @@ def register_tasks(namespace: str, definitions: Any) -> None:
         (f"[{i}].{path}" if path else f"[{i}]", message)
         for i, definition in enumerate(definitions)
         for path, message in check_task(definition)
-    ]
+    ] or [(f"[{i}].{path}", message) for i, d in enumerate(definitions) for path, message in _unknown(namespace, d)]
     if problems:
         raise Invalid(problems=problems)
     with transaction():
         for definition in sorted(definitions, key=lambda d: str(d["name"])):
             TaskDefinition.sql.upsert(namespace, definition["name"], definition)
+        after_commit(limits.forget)
 
 
 def update_task(namespace: str, definition: Any) -> None:
     """Replace a task definition; raises Invalid or NotFound."""
-    problems = check_task(definition)
+    problems = check_task(definition) or _unknown(namespace, definition)
     if problems:
         raise Invalid(problems=problems)
     with transaction():
         if not TaskDefinition.sql.update(namespace, definition["name"], definition):
             raise NotFound(f"No such task by name {definition['name']}", name=definition["name"])
+        after_commit(limits.forget)
 
 
 def check_task(definition: Any) -> list[tuple[str, str]]:
@@ -94,6 +98,19 @@ def check_task(definition: Any) -> list[tuple[str, str]]:
     if conf().REQUIRE_OWNER_EMAIL and not definition.get("ownerEmail"):
         problems.append(("ownerEmail", "ownerEmail cannot be empty"))
     return problems
+
+
+def _unknown(namespace: str, definition: dict[str, Any]) -> list[tuple[str, str]]:
+    """Semaphores that do not exist: a task would wait for none of them, or for ever."""
+    wanted = limits.parse(definition).semaphores
+    if not wanted:
+        return []
+    known = {found.name for found in Semaphore.sql.find(namespace)}
+    return [
+        ("semaphores", f"there is no semaphore {name!r}; PUT /api/semaphores/{name} makes it")
+        for name, _ in wanted
+        if name not in known
+    ]
 
 
 def get_task(namespace: str, name: str) -> StoredTaskDefinition:
@@ -114,6 +131,7 @@ def unregister_task(namespace: str, name: str) -> None:
     with transaction():
         if not TaskDefinition.sql.delete(namespace, name):
             raise NotFound(f"No such taskType found by name: {name}", name=name)
+        after_commit(limits.forget)
 
 
 def _typed(task: dict[str, Any]) -> dict[str, Any]:

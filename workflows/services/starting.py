@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,16 +14,17 @@ from psycopg.errors import LockNotAvailable
 
 from orchestrator.conf import conf
 from orchestrator.db import json
-from orchestrator.db.hints import DECIDE, hint
-from orchestrator.db.ids import id_time, new_id
+from orchestrator.db.hints import ADMISSION, DECIDE, hint
+from orchestrator.db.ids import new_id
 from orchestrator.db.sql import batch
 from orchestrator.db.transactions import in_transaction, joined, savepoint
 from orchestrator.errors import Conflict, IdempotencyMismatch, Invalid, StartInProgress
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.execution import NewExecution
 from workflows.managers.history import NewEvent
-from workflows.managers.timer import NewTimer
-from workflows.models import DecideQueue, Execution, HistoryEvent, IdempotencyKey, Timer
+from workflows.models import Admission, DecideQueue, Execution, HistoryEvent, IdempotencyKey
+from workflows.services import admission
+from workflows.services.deadlines import arm_deadline
 from workflows.services.definitions import check
 from workflows.services.revisions import resolve_revision
 
@@ -76,7 +76,7 @@ def start(request: StartRequest) -> UUID:
             if owner is not None:
                 return owner
         with batch():
-            _insert(request, workflow_id)
+            _insert(request, workflow_id, owned=not in_callers_transaction)
     return workflow_id
 
 
@@ -149,11 +149,22 @@ def _digest(request: StartRequest) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _insert(request: StartRequest, workflow_id: UUID) -> None:
-    """The gate, the run, its first event and its deadline, in lock order."""
-    DecideQueue.sql.enqueue([workflow_id])
+def _insert(request: StartRequest, workflow_id: UUID, *, owned: bool) -> None:
+    """The limits, the gate, the run, its first event and its deadline, in lock order."""
     revision_id, definition = resolve_revision(request.namespace, request.name, request.version, request.definition)
     template = definition.get("inputTemplate") or {}
+    place = admission.apply(
+        admission.Applicant(
+            workflow_id,
+            request.namespace,
+            definition,
+            _known(request, definition, workflow_id),
+            root=request.parent_workflow_id is None,
+            owned=owned,
+            refusable=request.scope == USER,
+        )
+    )
+    DecideQueue.sql.enqueue([workflow_id])
     run = NewExecution(
         id=workflow_id,
         namespace=request.namespace,
@@ -170,17 +181,27 @@ def _insert(request: StartRequest, workflow_id: UUID) -> None:
         parent_task_id=request.parent_task_id,
         depth=request.depth,
         created_by=request.created_by,
+        admitted=place is None or place.admitted,
     )
     event = {"name": run.name, "version": run.version, "correlationId": run.correlation_id}
     Execution.sql.insert([run])
-    arm_deadline(request.namespace, workflow_id, definition)
+    if place is not None:
+        Admission.sql.insert(place)
+    if run.admitted:
+        arm_deadline(request.namespace, workflow_id, definition)
     HistoryEvent.sql.append([NewEvent(workflow_id, "workflow.started", event)])
-    hint(DECIDE)
+    hint(DECIDE if run.admitted else ADMISSION)
 
 
-def arm_deadline(namespace: str, workflow_id: UUID, definition: dict[str, Any]) -> None:
-    """Arm the workflow's own time-out, counted from its start or its latest revival."""
-    seconds = definition.get("timeoutSeconds") or 0
-    if seconds > 0:
-        due = id_time(new_id()) + timedelta(seconds=seconds)
-        Timer.sql.insert([NewTimer(namespace, "WORKFLOW", workflow_id, due)])
+def _known(request: StartRequest, definition: dict[str, Any], workflow_id: UUID) -> dict[str, Any]:
+    """What a rate limit's key may name."""
+    return {
+        "input": {**(definition.get("inputTemplate") or {}), **request.input},
+        "variables": definition.get("variables") or {},
+        "workflowId": str(workflow_id),
+        "correlationId": request.correlation_id,
+        "priority": request.priority,
+        "name": definition["name"],
+        "workflowType": definition["name"],
+        "version": definition.get("version") or 1,
+    }

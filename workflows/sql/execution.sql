@@ -51,11 +51,18 @@ UPDATE workflows_execution
 -- A retry, rerun or restart brings an ended run back; the caller holds its gate.
 UPDATE workflows_execution
    SET status = 'RUNNING', output = NULL, reason = NULL, failed_refs = NULL, ended_at = NULL, root_ended = false,
-       failure_workflow_id = NULL, last_retried_at = now(), updated_at = now(),
+       failure_workflow_id = NULL, last_retried_at = now(), updated_at = now(), admitted_at = COALESCE(admitted_at, now()),
        revision_id = COALESCE(%(revision_id)s::uuid, revision_id), version = COALESCE(%(version)s::integer, version),
        input = COALESCE(%(input)s::jsonb, input), variables = COALESCE(%(variables)s::jsonb, variables),
        correlation_id = COALESCE(%(correlation_id)s::text, correlation_id)
  WHERE id = %(id)s AND ended_at IS NOT NULL
+
+-- name: admit
+-- lock: EXECUTION
+-- A run that waited for its turn; one that ended meanwhile is left out.
+UPDATE workflows_execution SET admitted_at = now(), updated_at = now()
+ WHERE id = ANY(%(ids)s::uuid[]) AND admitted_at IS NULL AND ended_at IS NULL
+RETURNING id
 
 -- name: set_variables
 -- lock: EXECUTION

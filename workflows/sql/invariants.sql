@@ -24,6 +24,17 @@ SELECT q.workflow_id, q.id, q.queue FROM dispatch_queuedtask q
   JOIN workflows_task t ON t.workflow_id = q.workflow_id AND t.id = q.id
  WHERE q.lease_token IS DISTINCT FROM t.lease_token LIMIT 100
 
+-- name: permit_without_lease
+-- INV-7c: a permit lives as long as the lease that took it.
+SELECT p.workflow_id, p.task_id, p.semaphore FROM dispatch_permit p
+ WHERE NOT EXISTS (SELECT 1 FROM dispatch_queuedtask q WHERE q.id = p.task_id AND q.lease_token = p.lease_token) LIMIT 100
+
+-- name: place_of_ended
+-- INV-11: a run that ends gives its place under a limit back.
+SELECT a.workflow_id, a.name, a.key FROM workflows_admission a
+  LEFT JOIN workflows_execution e ON e.id = a.workflow_id
+ WHERE e.id IS NULL OR e.ended_at IS NOT NULL OR (e.admitted_at IS NOT NULL) <> a.admitted LIMIT 100
+
 -- name: unconsumed_without_request
 -- INV-2: every completion asks for a pass.
 SELECT t.workflow_id, t.id, t.ref FROM workflows_task t JOIN workflows_execution e ON e.id = t.workflow_id

@@ -138,6 +138,13 @@ RETURNING t.id, t.workflow_id, t.lease_token, t.ref, t.iteration, t.attempt, t.n
        t.domain, t.priority, t.poll_count, t.response_seconds, t.timeout_seconds, t.retried_task_id, t.first_scheduled_at,
        t.scheduled_at, t.started_at, t.updated_at
 
+-- name: unstart
+-- INV-7c: as if it had not been handed out. It takes no lock: this transaction started the row.
+UPDATE workflows_task
+   SET status = 'SCHEDULED', lease_token = NULL, worker_id = NULL, poll_count = poll_count - 1,
+       started_at = CASE WHEN poll_count > 1 THEN started_at END
+ WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND id = ANY(%(ids)s::uuid[]) AND status = 'IN_PROGRESS'
+
 -- name: reset
 -- lock: TASK
 -- INV-7a: back to SCHEDULED (release, defer, reclaim), only while the named lease still holds it.

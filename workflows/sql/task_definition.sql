@@ -16,3 +16,12 @@ DELETE FROM workflows_taskdefinition WHERE namespace = %(namespace)s AND name = 
 -- Names null means all.
 SELECT name, definition, created_at, updated_at FROM workflows_taskdefinition
  WHERE namespace = %(namespace)s AND (%(names)s::text[] IS NULL OR name = ANY(%(names)s::text[])) ORDER BY name
+
+-- name: limited
+-- The task definitions that limit how their tasks are handed out, of every namespace: few.
+SELECT namespace, name, definition FROM workflows_taskdefinition
+ WHERE definition @? '$ ? (@.concurrentExecLimit > 0 || @.rateLimitPerFrequency > 0 || exists (@.semaphores[*]))'
+
+-- name: stamp
+-- Changes when any task definition does, in whatever order their transactions commit.
+SELECT count(*), sum(extract(epoch FROM updated_at)) FROM workflows_taskdefinition

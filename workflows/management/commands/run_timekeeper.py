@@ -6,11 +6,12 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from dispatch.services.dispatching import reclaim_next_batch
-from orchestrator.db.hints import TIMER
+from orchestrator.db.hints import ADMISSION, TIMER
 from orchestrator.runtime.loop import Loop, add_loop_arguments, loop_options, run_loops
 from orchestrator.runtime.wakeup import Wakeup
 from outbox.services.relay import prune
 from workflows.services import scheduling
+from workflows.services.admission import admit_next_batch
 from workflows.services.maintenance import roll_partitions
 from workflows.services.measuring import measure
 from workflows.services.sweeping import sweep
@@ -29,6 +30,7 @@ class Command(BaseCommand):
             [
                 Loop("timers", fire_next_batch, Wakeup(TIMER), **loop_options(options)),
                 Loop("leases", reclaim_next_batch, idle_seconds=1.0, **common),
+                Loop("admission", admit_next_batch, Wakeup(ADMISSION), idle_seconds=1.0, **common),
                 Loop("schedules", scheduling.fire_next_batch, idle_seconds=0.5, **common),
                 Loop("sweeper", sweep, idle_seconds=60.0, **common),
                 Loop("gauges", measure, idle_seconds=15.0, **common),

@@ -19,9 +19,10 @@ from workflows.engine.state import State, TaskView, WorkflowStatus, WorkflowView
 from workflows.managers.execution import LockedExecution
 from workflows.managers.task import OutlineTask
 from workflows.models import Execution, Task
+from workflows.services.admission import readmit
 from workflows.services.applying import Decided, apply_decisions
 from workflows.services.control.walking import Plan
-from workflows.services.starting import arm_deadline
+from workflows.services.deadlines import arm_deadline
 
 Revise = Callable[[ScheduleTask], ScheduleTask]
 
@@ -47,7 +48,7 @@ def reopen_run(run: LockedExecution, blueprint: Blueprint, change: Reopening = U
         correlation_id=change.correlation_id,
     )  # fmt: skip
     arm_deadline(run.namespace, run.id, blueprint.definition)
-    return replace(
+    revived = replace(
         run,
         status=WorkflowStatus.RUNNING,
         output=None,
@@ -58,7 +59,14 @@ def reopen_run(run: LockedExecution, blueprint: Blueprint, change: Reopening = U
         input=run.input if change.input is None else change.input,
         variables=run.variables if change.variables is None else change.variables,
         correlation_id=change.correlation_id or run.correlation_id,
+        admitted_at=run.admitted_at or run.now,
     )
+    known = {
+        "input": revived.input, "variables": revived.variables, "workflowId": str(run.id), "priority": run.priority,
+        "correlationId": revived.correlation_id, "name": run.name, "workflowType": run.name, "version": revived.version,
+    }  # fmt: skip
+    readmit(run.id, run.namespace, {**blueprint.definition, "name": run.name}, known, run.parent_workflow_id is None)
+    return revived
 
 
 def carry_out(run: LockedExecution, blueprint: Blueprint, plan: Plan, revise: Revise | None = None) -> None:

@@ -14,6 +14,7 @@ from orchestrator.db.transactions import snapshot
 from orchestrator.errors import NotFound
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.explaining import ExplainQueries, OpenPicture, RunPicture, TimerPicture
+from workflows.services.explaining.limits import limit_pictures
 from workflows.services.explaining.reasons import Code, Reason, duration, moment
 from workflows.services.explaining.tasks import Surroundings, why_open
 
@@ -79,6 +80,7 @@ def _surroundings(
         queues=queries.queues(namespace, sorted(queues, key=str)) if queues else {},
         children=queries.children(waited) if waited else {},
         deliveries=queries.deliveries(workflow_id, batch=_MOST) if starters else {},
+        limits=limit_pictures(namespace, {task.name for task in tasks if task.queue}),
     )
 
 

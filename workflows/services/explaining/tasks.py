@@ -14,6 +14,7 @@ from workflows.managers.explaining import (
     QueuePicture,
     TimerPicture,
 )
+from workflows.services.explaining.limits import LimitPicture
 from workflows.services.explaining.reasons import Code, Reason, duration, moment
 
 _POLLED_WITHIN = timedelta(seconds=60)
@@ -31,6 +32,7 @@ class Surroundings:
     queues: dict[str, QueuePicture]
     children: dict[UUID, ChildPicture]
     deliveries: dict[UUID, DeliveryPicture]
+    limits: dict[str, LimitPicture]
 
 
 def why_open(task: OpenPicture, around: Surroundings) -> Reason | None:
@@ -79,6 +81,22 @@ def _in_queue(task: OpenPicture, around: Surroundings) -> Reason:
         return _said(
             task, Code.DELAYED, f"{_named(task)} may run from {moment(task.visible_at)}: {why}.",
             "Wait, or reset the callbacks to hand it out now.", until=task.visible_at,
+        )  # fmt: skip
+    if task.held:
+        return _said(
+            task, Code.HELD, f"{_named(task)} waits for another task of this run to end: maxConcurrentTasks are handed out.",
+            "Wait, or raise maxConcurrentTasks.",
+        )  # fmt: skip
+    limit = around.limits.get(task.name)
+    if limit is not None and limit.counted:
+        return _said(
+            task, Code.LIMITED, f"{_named(task)} may not be handed out yet: {limit.counted}.",
+            f"Wait, or raise the limit in the task definition {task.name!r}.",
+        )  # fmt: skip
+    if limit is not None and limit.permits:
+        return _said(
+            task, Code.SEMAPHORE, f"{_named(task)} waits for permits: {limit.permits}.",
+            "Wait for the holders, or raise the semaphore's permits (PUT /api/semaphores/{name}).",
         )  # fmt: skip
     return _ready(task, around)
 
