@@ -18,11 +18,13 @@ from uuid import UUID
 import structlog
 from django.db import DataError, connections
 
+from dispatch.handing_out import opened, refusal
 from dispatch.services import dispatching
 from dispatch.services.dispatching import TaskReport
 from dispatch.services.polling import note_polls
 from orchestrator.conf import conf
 from orchestrator.errors import Invalid, NotFound
+from workflows.engine.secrets import SecretError
 from workflows.managers.task import StartedTask
 
 log = structlog.get_logger(__name__)
@@ -92,7 +94,9 @@ def run_task(started: StartedTask, call: Callable[[StartedTask], Any]) -> TaskRe
         "lease_token": started.lease_token,
     }
     try:
-        result = call(started)
+        result = call(opened(started))
+    except SecretError as error:
+        return refusal(started, error)
     except InProgress as progress:
         return TaskReport(
             status="IN_PROGRESS", callback_seconds=progress.callback_seconds, output=progress.output, **common
@@ -100,7 +104,8 @@ def run_task(started: StartedTask, call: Callable[[StartedTask], Any]) -> TaskRe
     except NonRetryable as error:
         return TaskReport(status="FAILED_WITH_TERMINAL_ERROR", reason=_reason(error), output={}, **common)
     except Exception as error:
-        log.warning("task_failed", task=started.name, task_id=str(started.id), error=_reason(error))
+        # The message may hold a secret; it goes to the run's record, where secrets are taken out.
+        log.warning("task_failed", task=started.name, task_id=str(started.id), error=type(error).__name__)
         return TaskReport(status="FAILED", reason=_reason(error), output={}, **common)
     if isinstance(result, TaskReport):
         return result

@@ -27,6 +27,8 @@ class Conf:
     """Life of a token that an API key was exchanged for."""
     KEY_CACHE_SECONDS: float = 5.0
     """How long a process may not know that a key was revoked."""
+    SECRET_KEYS: str = ""
+    """Base64 of 32 bytes for each key that seals secrets, the newest first; empty derives one from SECRET_KEY."""
     REQUIRE_OWNER_EMAIL: bool = False
     HTTP_ALLOW_PRIVATE: bool = False
     """HTTP tasks may reach loopback and private addresses (off: refused)."""

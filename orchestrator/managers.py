@@ -1,4 +1,4 @@
-"""Verbs of the audit trail, of API keys and of tags."""
+"""Verbs of the audit trail, API keys, tags, secrets and environment variables."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from orchestrator.db.transactions import requires_transaction
 _SQL = sql.load("orchestrator", "audit.sql")
 _KEY = sql.load("orchestrator", "api_key.sql")
 _TAG = sql.load("orchestrator", "tag.sql")
+_SECRET = sql.load("orchestrator", "secret.sql")
+_ENVIRONMENT = sql.load("orchestrator", "environment.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +128,66 @@ class TagManager(VerbManager):
     def find(self, namespace: str, kind: str | None, name: str | None) -> list[StoredTag]:
         """Tags by object, in order."""
         return [StoredTag(*row) for row in _TAG.find.rows(namespace=namespace, kind=kind, name=name)]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSecret:
+    """A secret as it is sealed, with the value before it."""
+
+    id: UUID
+    namespace: str
+    name: str
+    key_name: str
+    sealed: bytes
+    previous_key_name: str | None
+    previous: bytes | None
+
+
+class SecretManager(VerbManager):
+    """Sealed values: they are sealed and opened above this floor."""
+
+    @requires_transaction
+    def put(self, namespace: str, name: str, key_name: str, sealed: bytes, actor: str) -> None:
+        """Create or replace a secret, keeping the value before."""
+        _SECRET.put.execute(
+            id=new_id(), namespace=namespace, name=name, key_name=key_name, sealed=sealed, actor=actor
+        )
+
+    @requires_transaction
+    def delete(self, namespace: str, name: str) -> bool:
+        """Forget a secret; False when there is none."""
+        return _SECRET.delete.execute(namespace=namespace, name=name) == 1
+
+    def find(self, namespace: str, names: Sequence[str] | None) -> list[StoredSecret]:
+        """The named secrets, or all of a namespace."""
+        rows = _SECRET.find.rows(namespace=namespace, names=None if names is None else list(names))
+        return [StoredSecret(*row) for row in rows]
+
+    def find_stale(self, key_name: str, *, batch: int) -> list[StoredSecret]:
+        """Secrets of any namespace that another key than this sealed."""
+        return [StoredSecret(*row) for row in _SECRET.find_stale.rows(key_name=key_name, batch=batch)]
+
+    @requires_transaction
+    def reseal(self, found: StoredSecret, key_name: str, sealed: bytes, previous: bytes | None) -> bool:
+        """Replace how a secret is sealed, unless it has changed; False when it has."""
+        return (
+            _SECRET.reseal.execute(id=found.id, was=found.sealed, key_name=key_name, sealed=sealed, previous=previous) == 1
+        )
+
+
+class EnvironmentManager(VerbManager):
+    """Plain values of a namespace."""
+
+    @requires_transaction
+    def put(self, namespace: str, name: str, value: str) -> None:
+        """Create or replace a variable."""
+        _ENVIRONMENT.put.execute(id=new_id(), namespace=namespace, name=name, value=value)
+
+    @requires_transaction
+    def delete(self, namespace: str, name: str) -> bool:
+        """Forget a variable; False when there is none."""
+        return _ENVIRONMENT.delete.execute(namespace=namespace, name=name) == 1
+
+    def find(self, namespaces: Sequence[str]) -> list[tuple[str, str, str]]:
+        """(namespace, name, value) of all variables of these namespaces."""
+        return [(row[0], row[1], row[2]) for row in _ENVIRONMENT.find.rows(namespaces=list(namespaces))]

@@ -1,4 +1,4 @@
-"""Tables that belong to no engine app: the audit trail, API keys and tags."""
+"""Tables that belong to no engine app: the audit trail, API keys, tags, secrets and environment variables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.db import models
 
 from orchestrator.db.ids import new_id
 from orchestrator.db.models import EngineModel
-from orchestrator.managers import ApiKeyManager, AuditManager, TagManager
+from orchestrator.managers import ApiKeyManager, AuditManager, EnvironmentManager, SecretManager, TagManager
 
 
 class AuditEntry(EngineModel):
@@ -72,3 +72,38 @@ class Tag(EngineModel):
         constraints = [
             models.UniqueConstraint(fields=["namespace", "kind", "name", "key", "value"], name="orchestrator_tag_key")
         ]
+
+
+class Secret(EngineModel):
+    """A sealed value with a name; `previous` is the value before it, for masking."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    namespace = models.TextField()
+    name = models.TextField()
+    key_name = models.TextField()
+    sealed = models.BinaryField()
+    previous_key_name = models.TextField(null=True)
+    previous = models.BinaryField(null=True)
+    created_by = models.TextField()
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    sql = SecretManager()
+
+    class Meta(EngineModel.Meta):
+        constraints = [models.UniqueConstraint(fields=["namespace", "name"], name="orchestrator_secret_key")]
+
+
+class EnvironmentVariable(EngineModel):
+    """A plain value with a name, which definitions may read."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    namespace = models.TextField()
+    name = models.TextField()
+    value = models.TextField()
+    updated_at = models.DateTimeField()
+
+    sql = EnvironmentManager()
+
+    class Meta(EngineModel.Meta):
+        constraints = [models.UniqueConstraint(fields=["namespace", "name"], name="orchestrator_environment_key")]

@@ -11,6 +11,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from dispatch.handing_out import open_all
 from dispatch.services import dispatching
 from dispatch.services.dispatching import TaskReport
 from dispatch.services.polling import poll, queue_name
@@ -42,8 +43,9 @@ MOST_SECONDS = 2**31 - 1
 
 
 def handed_out(tasks: list[StartedTask], worker_id: str) -> list[dict[str, Any]]:
-    """Leased tasks as JSON."""
+    """Leased tasks as JSON, with their secrets; one whose secret does not exist is ended and left out."""
     runs = reading.runs_by_id({task.workflow_id for task in tasks})
+    tasks = open_all(tasks, runs)
     return [
         started_json(task, runs[task.workflow_id], reading.get_blueprint(runs[task.workflow_id]), worker_id)
         for task in tasks
@@ -190,8 +192,10 @@ class UpdateV2(View):
         worker = report.worker_id or task.worker_id or ""
         if report.status == "IN_PROGRESS":
             return empty(204)
-        found = poll(self.who.namespace, task.name, task.domain, batch=1, worker_id=worker, seconds=0)
-        return Response(handed_out(found, worker)[0]) if found else empty(204)
+        found = handed_out(
+            poll(self.who.namespace, task.name, task.domain, batch=1, worker_id=worker, seconds=0), worker
+        )
+        return Response(found[0]) if found else empty(204)
 
 
 class UpdateBatch(View):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -25,6 +25,7 @@ from dispatch.services.leasing import (
 from orchestrator.db.hints import DECIDE, QUEUE, hint
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import LeaseLost, NotFound
+from orchestrator.services.secrets import Masker
 from workflows.engine.state import TaskStatus
 from workflows.managers.history import NewEvent
 from workflows.managers.task import FoundTask, TaskEnd
@@ -114,6 +115,7 @@ def _turns(reports: Sequence[TaskReport]) -> list[list[int]]:
 
 def _apply(reports: Sequence[TaskReport]) -> list[ReportOutcome]:
     found = _find(reports)
+    reports = _masked(reports, found)
     runs = {task.workflow_id for task in found.values()}
     with transaction():
         if any(_ends(r) for r in reports):
@@ -140,6 +142,23 @@ def _find(reports: Sequence[TaskReport]) -> dict[UUID, FoundTask]:
         if task is None or (r.workflow_id is not None and task.workflow_id != r.workflow_id):
             raise NotFound(f"Task not found for taskId: {r.task_id}", task_id=r.task_id)
     return found
+
+
+def _masked(reports: Sequence[TaskReport], found: dict[UUID, FoundTask]) -> list[TaskReport]:
+    """The reports without the values of secrets: what a worker was handed must not come back to be stored."""
+    maskers = {namespace: Masker(namespace) for namespace in {t.namespace for t in found.values() if t.has_secrets}}
+    return [
+        _without(masker, r) if (masker := maskers.get(found[r.task_id].namespace)) is not None else r for r in reports
+    ]
+
+
+def _without(masker: Masker, r: TaskReport) -> TaskReport:
+    return replace(
+        r,
+        output=masker.value(r.output),
+        reason=None if r.reason is None else masker.text(r.reason),
+        logs=tuple((masker.text(line), at) for line, at in r.logs),
+    )
 
 
 def _ends(report_: TaskReport) -> bool:
@@ -239,7 +258,9 @@ def append_logs(task_id: UUID, lines: Sequence[str], *, lease_token: UUID | None
             raise NotFound(f"Task not found for taskId: {task_id}", task_id=task_id)
         if lease_token is not None and found.lease_token != lease_token:
             raise LeaseLost(task_id=task_id)
-        TaskLog.sql.append([(found.workflow_id, task_id, line, None) for line in lines])
+        masker = Masker(found.namespace) if found.has_secrets else None
+        shown = [masker.text(line) if masker else line for line in lines]
+        TaskLog.sql.append([(found.workflow_id, task_id, line, None) for line in shown])
 
 
 def _log(reports: Sequence[tuple[TaskReport, FoundTask]]) -> None:

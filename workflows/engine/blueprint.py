@@ -5,11 +5,13 @@ Anything that was ever stored compiles; what may be registered is decided by `va
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from workflows.engine.expressions import Constant, ExpressionError, Mapping, Template, compile_template
 from workflows.engine.retries import Policy, policy
+from workflows.engine.secrets import secret_names
 
 OPERATORS = frozenset(
     {"SWITCH", "DECISION", "FORK_JOIN", "FORK_JOIN_DYNAMIC", "JOIN", "EXCLUSIVE_JOIN", "DO_WHILE", "SUB_WORKFLOW",
@@ -67,6 +69,7 @@ class Node:
     optional: bool = False
     permissive: bool = False
     undo: Node | None = None
+    secrets: frozenset[str] = frozenset()
 
     @property
     def next(self) -> Node | None:
@@ -85,6 +88,7 @@ class Blueprint:
     """A compiled definition; `partial` when some join does not wait for every branch of its fork.
 
     `undo` are the nodes that undo others, by their own reference.
+    `reads_environment` may be true of one that does not; it saves the others a read.
     """
 
     definition: dict[str, Any]
@@ -95,6 +99,7 @@ class Blueprint:
     permissive: tuple[Node, ...]
     null_text: str
     partial: bool = False
+    reads_environment: bool = False
     forks_at_run_time: bool = False
     undo: dict[str, Node] = field(default_factory=dict)
 
@@ -128,6 +133,7 @@ def compile(definition: dict[str, Any], task_definitions: dict[str, dict[str, An
         outputs=_template(definition.get("outputParameters") or {})[0],
         permissive=(),
         null_text="" if (definition.get("schemaVersion") or 2) >= 3 else "null",
+        reads_environment="env" in json.dumps(definition, default=str),
     )
     _fill(blueprint, root, definition.get("tasks") or [], (), {})
     forks = 0
@@ -240,6 +246,7 @@ def _node(
         template=(task_definition or {}).get("inputTemplate") or None,
         optional=bool(spec.get("optional")),
         permissive=bool(spec.get("permissive")),
+        secrets=secret_names(inputs),
     )
 
 

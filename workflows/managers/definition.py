@@ -92,6 +92,10 @@ class DefinitionManager(VerbManager):
         """All versions of one name, or of every name."""
         return [_definition(row) for row in _SQL.find.rows(namespace=namespace, name=name)]
 
+    def find_mentioning(self, namespace: str, text: str) -> list[StoredDefinition]:
+        """All versions whose words contain a text."""
+        return [_definition(row) for row in _SQL.find_mentioning.rows(namespace=namespace, text=text)]
+
 
 class TaskDefinitionManager(VerbManager):
     """Task definitions by (namespace, name)."""

@@ -85,6 +85,8 @@ class FoundTask:
     lease_token: UUID | None
     worker_id: str | None
     sub_workflow_id: UUID | None
+    has_secrets: bool
+    """Whether its namespace has any."""
 
 
 @dataclass(frozen=True, slots=True)

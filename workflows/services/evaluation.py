@@ -19,6 +19,7 @@ from orchestrator.db.ids import new_id
 from orchestrator.db.sql import batch
 from orchestrator.db.transactions import transaction
 from orchestrator.scripts import evaluate_script
+from orchestrator.services import environment
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.commands import Decision
 from workflows.engine.compensation import NEWEST, named, turns_around
@@ -182,9 +183,17 @@ def _decide_all(runs: Sequence[LockedExecution], deadline: float) -> tuple[list[
     bare = [workflow_id for workflow_id, tasks in frontier.items() if not tasks]
     begun = set(ids) - set(bare) | (Task.sql.has_any(bare) if bare else set())
     blueprints = blueprint_for(run.revision_id for run in runs)
+    reading = {run.namespace for run in runs if (b := blueprints.get(run.revision_id)) and b.reads_environment}
+    environments = environment.values(reading) if reading else {}
     decided: list[Decided] = []
     failed: list[tuple[UUID, str]] = []
-    waiting = [_Waiting(run, blueprints.get(run.revision_id), tuple(frontier[run.id]), run.id in begun) for run in runs]
+    waiting = [
+        _Waiting(
+            run, blueprints.get(run.revision_id), tuple(frontier[run.id]), run.id in begun,
+            environments.get(run.namespace, {}),
+        )
+        for run in runs
+    ]  # fmt: skip
     while waiting:
         wanted: list[tuple[UUID, str]] = []
         unsettled: list[tuple[_Waiting, frozenset[str]]] = []
@@ -221,6 +230,7 @@ class _Waiting:
     blueprint: Blueprint | None
     tasks: tuple[TaskView, ...]
     has_any_task: bool
+    env: dict[str, str]
     loaded: frozenset[str] = frozenset()
     originals: Mapping[UUID, TaskView | None] = field(default_factory=dict)
 
@@ -265,7 +275,7 @@ class _Waiting:
             created_by=run.created_by,
         )
         state = State(
-            workflow=view, tasks=self.tasks, loaded=self.loaded, now=run.now, env={}, new_id=new_id,
+            workflow=view, tasks=self.tasks, loaded=self.loaded, now=run.now, env=self.env, new_id=new_id,
             originals=self.originals,
         )  # fmt: skip
         return decide(self.blueprint, state, evaluate_script)

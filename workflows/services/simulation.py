@@ -12,6 +12,7 @@ from orchestrator.db.ids import new_id
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import Invalid
 from orchestrator.scripts import evaluate_script
+from orchestrator.services import environment
 from workflows.engine import compensation
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.commands import Decision, EndRun, ScheduleTask, UpdateTask
@@ -59,6 +60,7 @@ class _Simulation:
         self.end: EndRun | None = None
         self.undoing = False
         self.now = datetime.now(UTC)
+        self.env = environment.values([request.namespace]).get(request.namespace, {})
         self.view = WorkflowView(
             id=new_id(), namespace=request.namespace, name=blueprint.name, version=request.version or 1,
             status=WorkflowStatus.RUNNING, input={**(blueprint.definition.get("inputTemplate") or {}), **request.input},
@@ -93,7 +95,7 @@ class _Simulation:
         originals: dict[UUID, TaskView | None] = {}
         while True:
             rows = tuple(self.tasks.values())
-            state = State(self.view, rows, loaded, self.now, {}, new_id, originals)
+            state = State(self.view, rows, loaded, self.now, self.env, new_id, originals)
             decision = decide(self.blueprint, state, evaluate_script)
             if decision.original_after is not None:
                 after = decision.original_after

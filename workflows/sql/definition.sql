@@ -34,3 +34,8 @@ SELECT d.version, d.updated_at, t.number, t.latest
 -- Name null means all.
 SELECT name, version, definition, created_at, updated_at, created_by FROM workflows_workflowdefinition
  WHERE namespace = %(namespace)s AND (%(name)s::text IS NULL OR name = %(name)s) ORDER BY name, version
+
+-- name: find_mentioning
+-- Definitions whose words contain a text: a first sieve, the caller looks closer.
+SELECT name, version, definition, created_at, updated_at, created_by FROM workflows_workflowdefinition
+ WHERE namespace = %(namespace)s AND position(%(text)s IN definition::text) > 0 ORDER BY name, version

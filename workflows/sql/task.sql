@@ -164,9 +164,10 @@ UPDATE workflows_task SET updated_at = now()
  WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND id = ANY(%(ids)s::uuid[]) AND ended_at IS NULL
 
 -- name: find
--- Tasks known by their ids alone.
-SELECT id, workflow_id, namespace, status, ref, type, queue, lease_token, worker_id, sub_workflow_id
-  FROM workflows_task WHERE id = ANY(%(ids)s::uuid[])
+-- Tasks known by their ids alone, and whether there are secrets that their results could carry.
+SELECT id, workflow_id, namespace, status, ref, type, queue, lease_token, worker_id, sub_workflow_id,
+       EXISTS (SELECT 1 FROM orchestrator_secret s WHERE s.namespace = t.namespace)
+  FROM workflows_task t WHERE id = ANY(%(ids)s::uuid[])
 
 -- name: find_open
 -- Open tasks of a run by ref, newest iteration and attempt first; `ref` may be null for all.

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from orchestrator.db.ids import new_id
 from orchestrator.scripts import evaluate_script
+from orchestrator.services import environment
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.commands import Decision, ScheduleTask
 from workflows.engine.decider import EvaluateScript, NeedRows, Pass, RunEnded
@@ -81,7 +82,7 @@ def carry_out(run: LockedExecution, blueprint: Blueprint, plan: Plan, revise: Re
         tasks=tuple(task for _, task in Task.sql.read_frontier([run.id])),
         loaded=frozenset(),
         now=run.now,
-        env={},
+        env=environment.values([run.namespace]).get(run.namespace, {}),
         new_id=new_id,
     )
     remade = Task.sql.read_tasks(run.id, [row.id for row in plan.remakes])

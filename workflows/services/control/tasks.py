@@ -8,6 +8,7 @@ from uuid import UUID
 from orchestrator.db.hints import OUTBOX, hint
 from orchestrator.db.ids import new_id
 from orchestrator.errors import Invalid, NotFound
+from orchestrator.services.secrets import Masker
 from outbox.managers import NewOutboxEvent
 from outbox.models import OutboxEvent
 from workflows.engine.blueprint import Node
@@ -51,15 +52,17 @@ def complete_task(
         task = _open_task(run, ref, iteration)
         if task is None:
             return None
-        merged = output
-        if output:
+        masker = Masker(namespace)
+        given = masker.value(output)
+        merged = given
+        if given:
             views = Task.sql.read_tasks(run.id, [task.id])
             had = views[0].output if views else None
-            merged = {**had, **output} if isinstance(had, dict) else output
+            merged = {**had, **given} if isinstance(had, dict) else given
         if status == "IN_PROGRESS":
             Task.sql.update_open([{"workflow_id": run.id, "id": task.id, "state": None, "output": merged}])
             return task.id
-        _end(run, task, status, merged, reason, worker_id)
+        _end(run, task, status, merged, None if reason is None else masker.text(reason), worker_id)
         return task.id
 
     if status not in _REPORTED:
