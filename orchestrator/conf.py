@@ -53,6 +53,8 @@ class Conf:
     SCRIPT_SECONDS: float = 1.0
     SCRIPT_BYTES: int = 32 * 1024 * 1024
     PAYLOAD_MAX_BYTES: int = 10 * 1024 * 1024
+    SEARCH_SECONDS: float = 10.0
+    """A search that looks longer is stopped and refused."""
     STUCK_SECONDS: float = 300.0
     """Idle time after which the sweeper looks at a run."""
     MAX_DEPTH: int = 32

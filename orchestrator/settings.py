@@ -123,6 +123,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api",
+    "POSTPROCESSING_HOOKS": ["orchestrator.api.openapi.complete"],
 }
 
 # Each key of orchestrator.conf as OSTINATO_<KEY>.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
 from orchestrator.db.ids import new_id
@@ -100,6 +101,7 @@ class Execution(EngineModel):
     failed_refs = models.JSONField(null=True)
     failure_workflow_id = models.UUIDField(null=True)
     created_by = models.TextField(null=True)
+    attributes = models.JSONField(null=True)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
@@ -128,6 +130,12 @@ class Execution(EngineModel):
                 fields=["parent_workflow_id"],
                 condition=models.Q(parent_workflow_id__isnull=False),
                 name="workflows_execution_parent",
+            ),
+            GinIndex(
+                fields=["attributes"],
+                opclasses=["jsonb_path_ops"],
+                condition=models.Q(attributes__isnull=False),
+                name="workflows_execution_attrs",
             ),
         ]
 

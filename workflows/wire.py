@@ -190,6 +190,7 @@ def workflow_summary(run: Execution) -> dict[str, Any]:
         "failedReferenceTaskNames": ",".join(run.failed_refs or []),
         "priority": run.priority,
         "createdBy": run.created_by,
+        "searchAttributes": run.attributes,
         "parentWorkflowId": str(run.parent_workflow_id or ""),
     })  # fmt: skip
 

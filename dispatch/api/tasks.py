@@ -28,11 +28,12 @@ from workflows.api.schemas import (
     OBJECT_ANSWER,
     TEXT_ANSWER,
 )  # fmt: skip
-from workflows.api.searching import search_parameters
+from workflows.api.searching import hits_json, search_parameters
 from workflows.api.workflows import run_id, show
 from workflows.managers.task import StartedTask
 from workflows.services import control, reading
 from workflows.services.evaluation import evaluate_eagerly
+from workflows.services.searching import TASKS, search
 from workflows.wire import parse_uuid, started_json, task_json, task_summary
 
 STATUSES = ("IN_PROGRESS", "COMPLETED", "FAILED", "FAILED_WITH_TERMINAL_ERROR", "CANCELED")
@@ -320,10 +321,10 @@ class Search(View):
 
     @extend_schema(operation_id="search_tasks", responses=HITS_ANSWER)
     def get(self, request: Request) -> Response:
-        found = reading.search_tasks(self.who.namespace, *search_parameters(request))
+        found = search(TASKS, self.who.namespace, search_parameters(request))
         runs = reading.runs_by_id({task.workflow_id for task in found.hits})
         hits = [task_summary(task, runs.get(task.workflow_id)) for task in found.hits]
-        return Response({"totalHits": found.total, "results": hits})
+        return Response(hits_json(found, hits))
 
 
 class SearchWhole(View):
@@ -333,7 +334,7 @@ class SearchWhole(View):
 
     @extend_schema(operation_id="search_whole_tasks", responses=HITS_ANSWER)
     def get(self, request: Request) -> Response:
-        found = reading.search_tasks(self.who.namespace, *search_parameters(request))
+        found = search(TASKS, self.who.namespace, search_parameters(request))
         runs = reading.runs_by_id({task.workflow_id for task in found.hits})
         hits = [task_json(task, runs.get(task.workflow_id), None) for task in found.hits]
-        return Response({"totalHits": found.total, "results": hits})
+        return Response(hits_json(found, hits))

@@ -12,10 +12,11 @@ from rest_framework.response import Response
 from orchestrator.api.views import View, body_list, body_object, empty, flag, number, refuse_browser, text
 from orchestrator.errors import Invalid, OstinatoError
 from workflows.api.schemas import BULK_ANSWER, EMPTY, HITS_ANSWER, IDS, LIST_ANSWER, OBJECT, OBJECT_ANSWER
-from workflows.api.searching import search_parameters
+from workflows.api.searching import hits_json, search_parameters
 from workflows.managers.schedule import StoredSchedule
 from workflows.models import ScheduleRun
-from workflows.services import reading, scheduling
+from workflows.services import scheduling
+from workflows.services.searching import SCHEDULE_RUNS, search
 from workflows.wire import millis, present
 
 _ALL = "All schedules were paused."
@@ -163,8 +164,8 @@ class ScheduleRuns(View):
 
     @extend_schema(operation_id="search_schedule_runs", responses=HITS_ANSWER)
     def get(self, request: Request) -> Response:
-        found = reading.search_schedule_runs(self.who.namespace, *search_parameters(request))
-        return Response({"totalHits": found.total, "results": [run_json(run) for run in found.hits]})
+        found = search(SCHEDULE_RUNS, self.who.namespace, search_parameters(request))
+        return Response(hits_json(found, [run_json(run) for run in found.hits]))
 
 
 class BulkSchedules(View):

@@ -14,31 +14,38 @@ from workflows.api.schemas import HITS_ANSWER, IDS
 from workflows.api.workflows import show_listed
 from workflows.models import Execution
 from workflows.services import reading
-from workflows.wire import parse_uuid, workflow_json, workflow_summary
+from workflows.services.searching import RUNS, TASKS, Found, Search, search
+from workflows.wire import parse_uuid, present, workflow_json, workflow_summary
 
 _MOST = 1000
 
 
-def search_parameters(request: Request) -> tuple[str, str, str, int, int]:
-    """query, freeText, sort, start and size of a search."""
-    return (
+def search_parameters(request: Request) -> Search:
+    """query, freeText, sort, start, size and cursor of a search."""
+    return Search(
         text(request, "query") or "",
         text(request, "freeText") or "*",
         text(request, "sort") or "",
         number(request, "start", 0, most=1_000_000),
         number(request, "size", 100, most=5000),
+        text(request, "cursor"),
     )
 
 
-class Search(View):
+def hits_json(found: Found, hits: list[dict[str, Any]]) -> dict[str, Any]:
+    """A page of hits; `nextCursor` where there are more."""
+    return present({"totalHits": found.total, "results": hits, "nextCursor": found.cursor})
+
+
+class SearchRuns(View):
     """Runs by their fields."""
 
     permission = "view"
 
     @extend_schema(operation_id="search_workflows", responses=HITS_ANSWER)
     def get(self, request: Request) -> Response:
-        found = reading.search_runs(self.who.namespace, *search_parameters(request))
-        return Response({"totalHits": found.total, "results": [workflow_summary(run) for run in found.hits]})
+        found = search(RUNS, self.who.namespace, search_parameters(request))
+        return Response(hits_json(found, [workflow_summary(run) for run in found.hits]))
 
 
 class SearchWhole(View):
@@ -48,8 +55,8 @@ class SearchWhole(View):
 
     @extend_schema(operation_id="search_whole_workflows", responses=HITS_ANSWER)
     def get(self, request: Request) -> Response:
-        found = reading.search_runs(self.who.namespace, *search_parameters(request))
-        return Response({"totalHits": found.total, "results": [_without_definition(run) for run in found.hits]})
+        found = search(RUNS, self.who.namespace, search_parameters(request))
+        return Response(hits_json(found, [_without_definition(run) for run in found.hits]))
 
 
 class SearchByTasks(View):
@@ -59,8 +66,8 @@ class SearchByTasks(View):
 
     @extend_schema(operation_id="search_workflows_by_tasks", responses=HITS_ANSWER)
     def get(self, request: Request) -> Response:
-        total, runs = by_tasks(self, request)
-        return Response({"totalHits": total, "results": [workflow_summary(run) for run in runs]})
+        found, runs = by_tasks(self, request)
+        return Response(hits_json(found, [workflow_summary(run) for run in runs]))
 
 
 class SearchWholeByTasks(View):
@@ -70,8 +77,8 @@ class SearchWholeByTasks(View):
 
     @extend_schema(operation_id="search_whole_workflows_by_tasks", responses=HITS_ANSWER)
     def get(self, request: Request) -> Response:
-        total, runs = by_tasks(self, request)
-        return Response({"totalHits": total, "results": [_without_definition(run) for run in runs]})
+        found, runs = by_tasks(self, request)
+        return Response(hits_json(found, [_without_definition(run) for run in runs]))
 
 
 class BulkSearch(View):
@@ -92,12 +99,12 @@ class BulkSearch(View):
         return Response({"bulkErrorResults": errors, "bulkSuccessfulResults": found})
 
 
-def by_tasks(self: View, request: Request) -> tuple[int, list[Execution]]:
+def by_tasks(self: View, request: Request) -> tuple[Found, list[Execution]]:
     """The runs of the tasks that a search finds, in its order, each once."""
-    found = reading.search_tasks(self.who.namespace, *search_parameters(request))
+    found = search(TASKS, self.who.namespace, search_parameters(request))
     runs = reading.runs_by_id({task.workflow_id for task in found.hits}, self.who.namespace)
     ids = dict.fromkeys(task.workflow_id for task in found.hits)
-    return found.total, [runs[key] for key in ids if key in runs]
+    return found, [runs[key] for key in ids if key in runs]
 
 
 def _without_definition(run: Execution) -> dict[str, Any]:

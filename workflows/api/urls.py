@@ -63,7 +63,7 @@ urlpatterns = [
     path("admin/consistency/verifyAndRepair/<str:workflow_id>", administering.VerifyAndRepair.as_view()),
     path("quota", quotas.Quota.as_view()),
     path("workflow", workflows.StartByBody.as_view()),
-    path("workflow/search", searching.Search.as_view()),
+    path("workflow/search", searching.SearchRuns.as_view()),
     path("workflow/search-v2", searching.SearchWhole.as_view()),
     path("workflow/search-by-tasks", searching.SearchByTasks.as_view()),
     path("workflow/search-by-tasks-v2", searching.SearchWholeByTasks.as_view()),

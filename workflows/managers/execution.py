@@ -34,6 +34,7 @@ class NewExecution:
     parent_task_id: UUID | None = None
     depth: int = 0
     created_by: str | None = None
+    attributes: dict[str, Any] | None = None
     admitted: bool = True
 
 
@@ -130,16 +131,18 @@ class ExecutionManager(VerbManager):
         revision_id: UUID | None = None,
         version: int | None = None,
         input: Any = None,
+        attributes: dict[str, Any] | None = None,
         variables: dict[str, Any] | None = None,
         correlation_id: str | None = None,
     ) -> bool:
-        """Bring an ended run back to RUNNING."""
+        """Bring an ended run back to RUNNING; `attributes` belong to a new input."""
         return (
             _SQL.reopen.execute(
                 id=workflow_id,
                 revision_id=revision_id,
                 version=version,
                 input=None if input is None else json.dumps(input),
+                attributes=None if attributes is None else json.dumps(attributes),
                 variables=None if variables is None else json.dumps(variables),
                 correlation_id=correlation_id,
             )

@@ -10,6 +10,7 @@ from orchestrator.db.locks import Advisory, advisory_key, take_advisory
 from orchestrator.db.transactions import after_commit, transaction
 from orchestrator.errors import Conflict, Invalid, NotFound
 from workflows import limits
+from workflows.engine.attributes import attribute_problems
 from workflows.engine.validation import validate, validate_task_definition
 from workflows.managers.definition import StoredDefinition, StoredTaskDefinition
 from workflows.models import TaskDefinition, WorkflowDefinition
@@ -20,7 +21,7 @@ def check(definition: Any) -> list[tuple[str, str]]:
     """The problems of a definition as (path, message); nothing is stored."""
     if not isinstance(definition, dict):
         return [("", f"a workflow definition must be an object, not {type(definition).__name__}")]
-    problems = [(problem.path, problem.message) for problem in validate(definition)]
+    problems = [(problem.path, problem.message) for problem in [*validate(definition), *attribute_problems(definition)]]
     if conf().REQUIRE_OWNER_EMAIL and not definition.get("ownerEmail"):
         problems.append(("ownerEmail", "ownerEmail cannot be empty"))
     return problems

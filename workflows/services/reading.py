@@ -1,51 +1,19 @@
-"""Reads of runs and tasks for clients: one object, lists, and Conductor's search by the basic fields."""
+"""Reads of runs and tasks for clients: one object, and lists by what they belong to."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
 
-from django.db.models import Model, Q, QuerySet
-
 from dispatch.models import QueuedTask
-from orchestrator.db.ids import parse_id
 from orchestrator.db.transactions import snapshot
-from orchestrator.errors import Invalid, NotFound
+from orchestrator.errors import NotFound
 from workflows.engine.blueprint import Blueprint
-from workflows.models import Execution, ScheduleRun, Task
+from workflows.models import Execution, Task
 from workflows.services.revisions import blueprint_for
 
 FAMILY_MOST = 1000
 """Runs of one family that are shown."""
-COUNT_MOST = 10_000
-"""Hits are counted up to here; a longer list says this many."""
-_RUN_FIELDS = {
-    "workflowId": "id", "workflowType": "name", "workflowName": "name", "version": "version", "status": "status",
-    "correlationId": "correlation_id", "startTime": "created_at", "createTime": "created_at", "updateTime": "updated_at",
-    "endTime": "ended_at", "parentWorkflowId": "parent_workflow_id", "priority": "priority", "createdBy": "created_by",
-}  # fmt: skip
-_TASK_FIELDS = {
-    "taskId": "id", "workflowId": "workflow_id", "taskType": "name", "taskDefName": "name", "status": "status",
-    "taskReferenceName": "ref", "referenceTaskName": "ref", "workerId": "worker_id", "scheduledTime": "scheduled_at",
-    "startTime": "started_at", "updateTime": "updated_at", "endTime": "ended_at",
-}  # fmt: skip
-_SCHEDULE_RUN_FIELDS = {
-    "scheduleName": "schedule_name", "workflowName": "workflow_name", "workflowType": "workflow_name",
-    "workflowId": "workflow_id", "state": "state", "status": "state", "scheduledTime": "scheduled_at",
-    "executionTime": "executed_at",
-}  # fmt: skip
-_CONDITION = re.compile(r"\s*(\w+)\s*(=|!=|<=|>=|<|>|\bIN\b)\s*(.+?)\s*$", re.I | re.S)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A page of hits; `total` stops counting at COUNT_MOST."""
-
-    total: int
-    hits: list[Any]
 
 
 def get_run(namespace: str, workflow_id: UUID | None, shown: str = "") -> Execution:
@@ -133,80 +101,3 @@ def running(namespace: str, name: str, version: int | None) -> list[UUID]:
     found = Execution.objects.filter(namespace=namespace, name=name, ended_at=None)
     found = found.filter(version=version) if version else found
     return list(found.order_by("id").values_list("id", flat=True)[:10_000])
-
-
-def search_runs(namespace: str, query: str, free_text: str, sort: str, start: int, size: int) -> Found:
-    """Runs by Conductor's query (`field=value AND field IN (a,b)`), newest first unless sorted."""
-    return _search(Execution.objects.filter(namespace=namespace), _RUN_FIELDS, query, free_text, sort, start, size)
-
-
-def search_tasks(namespace: str, query: str, free_text: str, sort: str, start: int, size: int) -> Found:
-    """Tasks by Conductor's query."""
-    return _search(Task.objects.filter(namespace=namespace), _TASK_FIELDS, query, free_text, sort, start, size)
-
-
-def search_schedule_runs(namespace: str, query: str, free_text: str, sort: str, start: int, size: int) -> Found:
-    """Firings of schedules by Conductor's query."""
-    rows = ScheduleRun.objects.filter(namespace=namespace)
-    return _search(rows, _SCHEDULE_RUN_FIELDS, query, "*", sort, start, size)
-
-
-def _search(
-    rows: QuerySet[Any], fields: dict[str, str], query: str, free_text: str, sort: str, start: int, size: int
-) -> Found:
-    for condition in re.split(r"\s+AND\s+", query.strip(), flags=re.I) if query.strip() else []:
-        rows = rows.filter(_condition(rows.model, fields, condition))
-    if free_text not in ("", "*"):
-        wanted = parse_id(free_text)
-        rows = rows.filter(id=wanted) if wanted else rows.filter(name__icontains=free_text)
-    total = rows[:COUNT_MOST].count()
-    return Found(total, list(rows.order_by(*_order(fields, sort))[start : start + size]))
-
-
-def _order(fields: dict[str, str], sort: str) -> list[str]:
-    order = []
-    for part in filter(None, sort.split("|")):
-        name, _, direction = part.partition(":")
-        if name in fields:
-            order.append(("-" if direction.upper() == "DESC" else "") + fields[name])
-    return [*order, "-id"]
-
-
-def _condition(model: type[Model], fields: dict[str, str], text: str) -> Q:
-    match = _CONDITION.match(text)
-    if match is None:
-        raise Invalid(problems=[("query", f"expected `field = value`, got {text!r}")])
-    name, operator, value = match.group(1), match.group(2).upper(), match.group(3)
-    if name not in fields:
-        raise Invalid(problems=[("query", f"unknown field {name!r}; known are {', '.join(sorted(fields))}")])
-    column = fields[name]
-    kind = model._meta.get_field(column).get_internal_type()
-    if operator == "IN":
-        values = [_value(kind, name, part) for part in value.strip("()[] ").split(",")]
-        return Q(**{f"{column}__in": values})
-    if operator == "=" and "*" in value and kind == "TextField":
-        pattern = "^" + ".*".join(re.escape(part) for part in _bare(value).split("*")) + "$"
-        return Q(**{f"{column}__regex": pattern})
-    found = _value(kind, name, value)
-    if operator == "!=":
-        return ~Q(**{column: found})
-    suffix = {"=": "", ">": "__gt", "<": "__lt", ">=": "__gte", "<=": "__lte"}[operator]
-    return Q(**{column + suffix: found})
-
-
-def _bare(value: str) -> str:
-    return value.strip().strip("\"'")
-
-
-def _value(kind: str, name: str, text: str) -> Any:
-    bare = _bare(text)
-    try:
-        if kind == "DateTimeField":
-            return datetime.fromtimestamp(int(bare) / 1000, tz=UTC)
-        if kind in ("IntegerField", "SmallIntegerField"):
-            return int(bare)
-        if kind == "UUIDField":
-            return parse_id(bare) or UUID(int=0)
-    except (ValueError, OverflowError, OSError):
-        raise Invalid(problems=[("query", f"{name}: expected a number, got {bare!r}")]) from None
-    return bare

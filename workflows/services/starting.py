@@ -19,6 +19,7 @@ from orchestrator.db.ids import new_id
 from orchestrator.db.sql import batch
 from orchestrator.db.transactions import in_transaction, joined, savepoint
 from orchestrator.errors import Conflict, IdempotencyMismatch, Invalid, StartInProgress
+from workflows.engine.attributes import extract
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.execution import NewExecution
 from workflows.managers.history import NewEvent
@@ -152,7 +153,7 @@ def _digest(request: StartRequest) -> str:
 def _insert(request: StartRequest, workflow_id: UUID, *, owned: bool) -> None:
     """The limits, the gate, the run, its first event and its deadline, in lock order."""
     revision_id, definition = resolve_revision(request.namespace, request.name, request.version, request.definition)
-    template = definition.get("inputTemplate") or {}
+    given = {**(definition.get("inputTemplate") or {}), **request.input}
     place = admission.apply(
         admission.Applicant(
             workflow_id,
@@ -171,7 +172,7 @@ def _insert(request: StartRequest, workflow_id: UUID, *, owned: bool) -> None:
         name=definition["name"],
         version=definition.get("version") or 1,
         revision_id=revision_id,
-        input={**template, **request.input},
+        input=given,
         variables=definition.get("variables") or {},
         priority=request.priority,
         correlation_id=request.correlation_id,
@@ -182,6 +183,7 @@ def _insert(request: StartRequest, workflow_id: UUID, *, owned: bool) -> None:
         depth=request.depth,
         created_by=request.created_by,
         admitted=place is None or place.admitted,
+        attributes=extract(definition, given),
     )
     event = {"name": run.name, "version": run.version, "correlationId": run.correlation_id}
     Execution.sql.insert([run])

@@ -3,12 +3,14 @@
 
 -- name: insert
 INSERT INTO workflows_execution (id, namespace, name, version, revision_id, status, priority, correlation_id, idempotency_key,
-    input, variables, task_to_domain, parent_workflow_id, parent_task_id, depth, created_by, created_at, updated_at, admitted_at)
+    input, variables, task_to_domain, parent_workflow_id, parent_task_id, depth, created_by, attributes, created_at, updated_at,
+    admitted_at)
 SELECT id, namespace, name, version, revision_id, 'RUNNING', priority, correlation_id, idempotency_key, input, variables,
-       task_to_domain, parent_workflow_id, parent_task_id, depth, created_by, now(), now(), CASE WHEN admitted THEN now() END
+       task_to_domain, parent_workflow_id, parent_task_id, depth, created_by, attributes, now(), now(), CASE WHEN admitted THEN now() END
   FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, namespace text, name text, version integer, revision_id uuid,
        priority smallint, correlation_id text, idempotency_key text, input jsonb, variables jsonb, task_to_domain jsonb,
-       parent_workflow_id uuid, parent_task_id uuid, depth smallint, created_by text, admitted boolean)
+       parent_workflow_id uuid, parent_task_id uuid, depth smallint, created_by text, attributes jsonb,
+       admitted boolean)
 
 -- name: lock
 -- lock: EXECUTION
@@ -53,7 +55,8 @@ UPDATE workflows_execution
    SET status = 'RUNNING', output = NULL, reason = NULL, failed_refs = NULL, ended_at = NULL, root_ended = false,
        failure_workflow_id = NULL, last_retried_at = now(), updated_at = now(), admitted_at = COALESCE(admitted_at, now()),
        revision_id = COALESCE(%(revision_id)s::uuid, revision_id), version = COALESCE(%(version)s::integer, version),
-       input = COALESCE(%(input)s::jsonb, input), variables = COALESCE(%(variables)s::jsonb, variables),
+       input = COALESCE(%(input)s::jsonb, input),
+       attributes = CASE WHEN %(input)s::jsonb IS NULL THEN attributes ELSE %(attributes)s::jsonb END, variables = COALESCE(%(variables)s::jsonb, variables),
        correlation_id = COALESCE(%(correlation_id)s::text, correlation_id)
  WHERE id = %(id)s AND ended_at IS NOT NULL
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from orchestrator.db.ids import new_id
 from orchestrator.scripts import evaluate_script
 from orchestrator.services import environment
+from workflows.engine.attributes import extract
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.commands import Decision, ScheduleTask
 from workflows.engine.decider import EvaluateScript, NeedRows, Pass, RunEnded
@@ -45,8 +46,9 @@ UNCHANGED = Reopening()
 def reopen_run(run: LockedExecution, blueprint: Blueprint, change: Reopening = UNCHANGED) -> LockedExecution:
     """Bring an ended run back to RUNNING, its own deadline armed anew; returns it as it is now."""
     Execution.sql.reopen(
-        run.id, revision_id=change.revision_id, version=change.version, input=change.input, variables=change.variables,
-        correlation_id=change.correlation_id,
+        run.id, revision_id=change.revision_id, version=change.version, input=change.input,
+        attributes=None if change.input is None else extract(blueprint.definition, change.input),
+        variables=change.variables, correlation_id=change.correlation_id,
     )  # fmt: skip
     arm_deadline(run.namespace, run.id, blueprint.definition)
     revived = replace(
