@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 from typing import Any
 
@@ -18,6 +19,8 @@ from orchestrator.access import PERMISSIONS
 from orchestrator.services import keys
 from orchestrator.services.keys import KeyRequest
 from tests import flows
+from tests.api import table
+from tests.api.client import methods, routes
 
 
 @pytest.fixture
@@ -64,3 +67,22 @@ def test_every_operation_documents_its_errors_and_names_itself_once() -> None:
     for operation in operations:
         spelled = [(p["in"], p["name"]) for p in operation.get("parameters", [])]
         assert len(spelled) == len(set(spelled)), operation["operationId"]
+
+
+def test_the_table_of_paths_and_the_urls_agree() -> None:
+    """Only the paths are compared: what else the table says is made anew whenever it is written."""
+    written = set(re.findall(r"^\| ([A-Z]+) `([^`]*)`", table.TARGET.read_text().split("## Not served")[0], re.M))
+    served = {
+        (method.upper(), re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", pattern))
+        for pattern, view in routes()
+        for method in methods(view)
+    }
+    assert served == written, "docs/api.md: write it again with `.venv/bin/python -m tests.api.table`"
+
+
+def test_what_conductor_serves_is_served_or_named_as_not() -> None:
+    served = {f"{method},{table._plain(pattern)}" for pattern, view in routes() for method in methods(view)}
+    missing = set(table.CONDUCTOR.split()) - served
+    named = {"get,tasks/externalstoragelocation", "get,workflow/externalstoragelocation", "post,workflow/X/messages"}
+    events = {path for path in missing if path.split(",")[1].split("/")[0] == "event" or path == "get,admin/queues"}
+    assert missing - events == named

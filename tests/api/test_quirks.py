@@ -46,6 +46,8 @@ TABLE: list[Row] = [
         200, JSON, "targetWorkflowId"),
     ("version 0 is the latest", "post", "workflow/execute/%name%/0?waitUntilTaskRef=&waitForSeconds=0", {}, 200, JSON,
         "signalTimeout"),
+    ("a start without a version", "post", "workflow/execute/%name%?waitForSeconds=0", {}, 200, JSON, "targetWorkflowStatus"),
+    ("the version is a text", "get", "version", None, 200, TEXT, ""),
     ("empty values are absent", "get", "workflow/search?queryId=&start=&size=&freeText=&query=&sort=&skipCache=false", None,
         200, JSON, "totalHits"),
     ("a word for everything", "get", "workflow/search?freeText=*", None, 200, JSON, "%run%"),

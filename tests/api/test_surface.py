@@ -216,3 +216,80 @@ def test_who_may_only_look_may_look_everywhere_and_change_nothing(api: Caller) -
     for method, pattern in calls("post", "put", "delete"):
         if pattern not in closed:
             assert asked(method, filled(pattern, workflow_id=run)) == 403, (method, pattern)
+
+
+def test_definitions_are_listed_in_every_way(api: Caller) -> None:
+    name = unique("listed")
+    definition = {"name": name, "version": 1, "tasks": [simple("a")]}
+    api.empty("post", "metadata/workflow/validate", definition)
+    api.refused("post", "metadata/workflow/validate", {**definition, "tasks": []})
+    done = api.json("put", "metadata/workflow", [definition, {**definition, "version": 3}, {"name": "bad"}])
+    assert done["bulkSuccessfulResults"] == [name, name] and done["bulkErrorResults"].keys() == {"bad"}
+    assert api.json("get", "metadata/workflow/names") == [name]
+    assert [found["version"] for found in api.json("get", f"metadata/workflow/{name}/versions")] == [1, 3]
+    assert [found["version"] for found in api.json("get", "metadata/workflow/latest-versions")] == [3]
+    assert [found["version"] for found in api.json("get", "metadata/workflow/names-and-versions")[name]] == [1, 3]
+    api.empty("delete", f"metadata/workflow/{name}/3")
+    api.refused("delete", f"metadata/workflow/{name}/3", status=404)
+    assert api.json("get", f"metadata/workflow/{name}")["version"] == 1
+
+
+def test_a_task_definition_from_first_to_last(api: Caller) -> None:
+    name = unique("task")
+    api.empty("post", "metadata/taskdefs", [{"name": name, "retryCount": 1}])
+    api.empty("put", "metadata/taskdefs", {"name": name, "retryCount": 7})
+    found = api.json("get", f"metadata/taskdefs/{name}")
+    assert (found["retryCount"], found["retryLogic"], found["timeoutPolicy"]) == (7, "FIXED", "TIME_OUT_WF")
+    assert [listed["name"] for listed in api.json("get", "metadata/taskdefs")] == [name]
+    api.empty("delete", f"metadata/taskdefs/{name}")
+    api.refused("delete", f"metadata/taskdefs/{name}", status=404)
+
+
+def test_schedules_are_found_paused_and_forgotten(api: Caller) -> None:
+    name = register(simple("a"))
+    for schedule in ("early", "late"):
+        body = {"name": schedule, "startWorkflowRequest": {"name": name}, "cronExpression": "0 0 3 * * *"}
+        assert api.json("post", "scheduler/schedules", body)["name"] == schedule
+    assert api.json("get", "scheduler/schedules/early")["startWorkflowRequest"] == {"name": name}
+    assert [found["name"] for found in api.json("get", "scheduler/schedules/search?freeText=ear")["results"]] == ["early"]
+    done = api.json("put", "scheduler/bulk/pause?reason=x", ["early", "none"])
+    assert done["bulkSuccessfulResults"] == ["early"] and done["bulkErrorResults"].keys() == {"none"}
+    assert api.json("get", "scheduler/schedules/search?paused=true")["totalHits"] == 1
+    assert api.json("put", "scheduler/bulk/resume", ["early"])["bulkSuccessfulResults"] == ["early"]
+    assert len(api.json("get", "scheduler/nextFewSchedules?cronExpression=0+0+3+*+*+*&limit=2")) == 2
+    api.refused("get", "scheduler/nextFewSchedules?cronExpression=nonsense")
+    assert api.json("get", f"scheduler/search/executions?query=workflowName={name}") == {"totalHits": 0, "results": []}
+    api.empty("delete", "scheduler/schedules/late")
+    api.refused("get", "scheduler/schedules/late", status=404)
+
+
+def test_a_task_is_kept_alive_and_searched(api: Caller) -> None:
+    queue = unique("q")
+    run = started(api, one(queue))
+    task = api.json("get", f"tasks/poll/{queue}?workerid=w")
+    api.empty("post", f"tasks/{task['taskId']}/heartbeat", {"leaseToken": task["leaseToken"]})
+    api.refused("post", f"tasks/{task['taskId']}/heartbeat", {"leaseToken": UNKNOWN}, status=409)
+    (found,) = api.json("get", f"tasks/search?query=taskType={queue}")["results"]
+    assert (found["taskId"], found["workflowId"], found["status"]) == (task["taskId"], run, "IN_PROGRESS")
+    assert api.json("get", "tasks/queue/all")[queue] == 0
+    assert api.json("get", "tasks/queue/all/verbose")[queue] == {"a": {"size": 0, "uacked": 1}}
+    (polled,) = [p for p in api.json("get", "tasks/queue/polldata/all") if p["queueName"] == queue]
+    assert polled["workerId"] == "w" and api.json("get", f"tasks/queue/polldata?taskType={queue}") == [polled]
+    assert api.json("get", f"workflow/{run}/tasks?status=IN_PROGRESS")["totalHits"] == 1
+    assert api.json("get", f"workflow/{run}/explain")["status"] == "RUNNING"
+    assert api.json("post", f"workflow/{run}/variables", {"v": 1})["variables"] == {"v": 1}
+    batch = {"taskId": task["taskId"], "workflowInstanceId": run, "status": "COMPLETED"}
+    assert api.json("post", "tasks/batch", [batch])[0]["applied"] is True
+    run = started(api, one(queue))
+    found = api.json("post", f"tasks/{run}/one/COMPLETED/sync", {"o": 1})
+    assert (found["status"], found["output"]) == ("COMPLETED", {"o": 1})
+    api.refused("post", f"tasks/{run}/one/COMPLETED/sync", {}, status=404)
+
+
+@pytest.mark.parametrize("action", ["retry", "restart"])
+def test_many_ended_runs_go_on(api: Caller, action: str) -> None:
+    runs = [started(api, simple("a")) for _ in range(2)]
+    api.json("post", "workflow/bulk/terminate?reason=x", runs)
+    assert api.json("post", f"workflow/bulk/{action}", runs)["bulkSuccessfulResults"] == runs
+    assert api.json("put", "workflow/bulk/pause", runs)["bulkSuccessfulResults"] == runs
+    assert api.json("put", "workflow/bulk/resume", runs)["bulkSuccessfulResults"] == runs
