@@ -16,7 +16,7 @@ from orchestrator.api.views import TextView, View, body_object, empty, number, t
 from orchestrator.errors import NotFound
 from workflows.api.schemas import EMPTY, LIST_ANSWER, NUMBER_ANSWER, OBJECT, OBJECT_ANSWER, TEXT_ANSWER
 from workflows.services import control, reading
-from workflows.services.evaluation import evaluate_eagerly
+from workflows.services.evaluation import evaluate_for_client
 from workflows.wire import parse_uuid, task_json
 
 _ENDS = ("COMPLETED", "FAILED")
@@ -166,5 +166,5 @@ class EndById(View):
             self.who.namespace, task.workflow_id, task.ref, status, body_object(request, "output"), actor=self.who.name,
             iteration=task.iteration or None,
         )  # fmt: skip
-        evaluate_eagerly([task.workflow_id])
+        evaluate_for_client(task.workflow_id)
         return empty()

@@ -32,7 +32,7 @@ from workflows.api.searching import hits_json, search_parameters
 from workflows.api.workflows import run_id, show
 from workflows.managers.task import StartedTask
 from workflows.services import control, reading
-from workflows.services.evaluation import evaluate_eagerly
+from workflows.services.evaluation import evaluate_eagerly, evaluate_for_client
 from workflows.services.searching import TASKS, search
 from workflows.wire import parse_uuid, started_json, task_json, task_summary
 
@@ -252,7 +252,7 @@ def complete_ref(self: View, request: Request, workflow_id: str, ref: str, statu
         self.who.namespace, run_id(workflow_id), ref, status, body_object(request, "output"), actor=self.who.name,
         worker_id=text(request, "workerid"), iteration=iteration,
     )  # fmt: skip
-    evaluate_eagerly([run_id(workflow_id)])
+    evaluate_for_client(run_id(workflow_id))
     return task_id
 
 

@@ -10,6 +10,7 @@ from orchestrator.db.ids import new_id
 from orchestrator.db.transactions import transaction
 from tests.support import Contender, race
 from workflows.models import DecideQueue
+from workflows.services.evaluation import evaluate_for_client
 
 pytestmark = pytest.mark.usefixtures("committed")
 
@@ -132,3 +133,13 @@ def test_a_request_that_is_put_back_keeps_its_attempts_and_times() -> None:
     assert after.reports_to == parent
     with transaction():
         assert DecideQueue.sql.claim(batch=10) == [], "a run that waits for its parent's gate is not claimed in round 1"
+
+
+def test_a_client_waits_for_the_pass_that_another_process_is_in() -> None:
+    """Else it would be answered with a run that has no task yet."""
+    workflow_id = requested()
+    with transaction():
+        assert DecideQueue.sql.claim_these([workflow_id])
+        waiting = Contender(lambda: evaluate_for_client(workflow_id)).until_blocked()
+    waiting.result()
+    assert not DecideQueue.objects.filter(workflow_id=workflow_id).exists()

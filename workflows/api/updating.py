@@ -15,7 +15,7 @@ from workflows.api.executing import MOST_SECONDS, signal_response, wanted_refs
 from workflows.api.schemas import OBJECT, OBJECT_ANSWER
 from workflows.api.workflows import run_id
 from workflows.services import control, executing, history, reading
-from workflows.services.evaluation import evaluate_eagerly
+from workflows.services.evaluation import evaluate_for_client
 from workflows.wire import millis, present, wire_ref
 
 
@@ -65,7 +65,7 @@ class State(View):
         if result is not None:
             _end(self, target, str(given["taskReferenceName"]), result)
         reading.get_run(self.who.namespace, target, workflow_id)
-        evaluate_eagerly([target])
+        evaluate_for_client(target)
         settled = executing.wait_for(target, wanted_refs(request), seconds)
         return Response(
             signal_response(

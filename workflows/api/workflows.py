@@ -25,7 +25,7 @@ from workflows.api.schemas import (
 )  # fmt: skip
 from workflows.models import Execution, HistoryEvent
 from workflows.services import control, reading, simulation
-from workflows.services.evaluation import evaluate_eagerly
+from workflows.services.evaluation import evaluate_for_client
 from workflows.services.starting import StartRequest, start
 from workflows.wire import parse_uuid, task_json, workflow_json
 
@@ -76,7 +76,7 @@ def start_request(given: dict[str, Any], namespace: str, created_by: str) -> Sta
 def start_now(request: StartRequest) -> UUID:
     """Start a run and take its first pass, so that the caller finds its first task."""
     workflow_id = start(request)
-    evaluate_eagerly([workflow_id])
+    evaluate_for_client(workflow_id)
     return workflow_id
 
 
@@ -214,7 +214,7 @@ def action_view(
     def handle(self: View, request: Request, workflow_id: str) -> HttpResponse:
         given = {key: flag(request, name, default) for key, (name, default) in (options or {}).items()}
         act(self.who.namespace, run_id(workflow_id), actor=self.who.name, **given)
-        evaluate_eagerly([run_id(workflow_id)])
+        evaluate_for_client(run_id(workflow_id))
         return empty(status)
 
     described = extend_schema(operation_id=operation, request=None, responses=NOTHING if status == 204 else EMPTY)(
@@ -272,7 +272,7 @@ class Rerun(TextView):
             workflow_input=given.get("workflowInput"),
             correlation_id=given.get("correlationId"),
         )
-        evaluate_eagerly([run_id(workflow_id)])
+        evaluate_for_client(run_id(workflow_id))
         return Response(workflow_id)
 
 

@@ -70,6 +70,15 @@ def evaluate_eagerly(ids: Sequence[UUID]) -> None:
         log.exception("eager_evaluation_failed", workflow_ids=[str(found) for found in ids])
 
 
+def evaluate_for_client(workflow_id: UUID) -> None:
+    """Evaluate the run of a call before it is answered; where another process has it in hand, wait for that pass."""
+    try:
+        if not evaluate_now([workflow_id]):
+            _guarded(lambda: DecideQueue.sql.claim_waiting(workflow_id))
+    except Exception:
+        log.exception("eager_evaluation_failed", workflow_ids=[str(workflow_id)])
+
+
 def report_next_batch() -> int:
     """Round 2: end runs that have a parent, for the whole group with the parents' gates held first. [INV-12]"""
     waiting = DecideQueue.sql.peek_reports(batch=conf().DECIDE_BATCH)
