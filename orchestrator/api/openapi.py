@@ -64,7 +64,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "useLatestDefinitions": _FLAG, "resumeSubworkflowTasks": _FLAG, "summaryOnly": _FLAG, "paused": _FLAG, "compensate": _FLAG,
     "reason": _TEXT, "correlationId": _TEXT, "workerid": _TEXT, "domain": _TEXT, "taskType": _TEXT, "status": _TEXT,
     "requestId": _TEXT, "waitUntilTaskRef": _TEXT, "returnStrategy": _TEXT, "workflowName": _TEXT, "scheduleName": _TEXT,
-    "cronExpression": _TEXT, "zoneId": _TEXT,
+    "taskReferenceName": _TEXT, "cronExpression": _TEXT, "zoneId": _TEXT,
 }  # fmt: skip
 """Query parameters that the views read, whatever the case of their booleans."""
 _SEARCH = "query freeText sort start size cursor"
@@ -90,7 +90,7 @@ _USES = {
     "replace_workflows": "overwrite", "get_workflow_definition": "version", "poll_task": "workerid domain",
     "poll_tasks": "workerid domain count timeout", "update_task_by_ref": "workerid", "update_task_by_ref_sync": "workerid",
     "get_queue_sizes": "taskType", "get_queue_size": "taskType domain", "get_poll_data": "taskType",
-    "list_pending_tasks": "start count", "end_task_by_ref": "workerid",
+    "list_pending_tasks": "start count", "end_task_by_ref": "workerid", "jump_to_task": "taskReferenceName",
 }  # fmt: skip
 
 

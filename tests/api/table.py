@@ -47,7 +47,7 @@ delete,metadata/tags/workflow/X delete,metadata/task/X/tags delete,metadata/work
 delete,secrets/X/tags get,metadata/tags get,metadata/tags/workflow/X get,metadata/task/X/tags get,metadata/workflow/X/tags
 get,scheduler/schedules/X/pause get,scheduler/schedules/X/resume get,scheduler/schedules/X/tags get,secrets-v2
 get,secrets/X/exists get,secrets/X/tags get,token/userInfo post,metadata/tags/workflow/X post,metadata/task/X/tags
-post,secrets post,token post,workflow/X/state post,workflow/X/variables post,workflow/bulk/delete
+post,secrets post,token post,workflow/X/jump/X post,workflow/X/state post,workflow/X/variables post,workflow/bulk/delete
 post,workflow/correlated/batch post,workflow/execute/X post,workflow/start/X/X put,metadata/task/X/tags
 put,metadata/workflow/X/tags put,scheduler/schedules/X/tags put,secrets/X/tags
 """
@@ -73,6 +73,7 @@ DEVIATIONS = {
     "post,workflow/X/restart": "409 for a run that has not ended",
     "put,secrets/X": "never readable: there is no GET",
     "put,workflow/X/skiptask/X": "the body counts, the query is ignored",
+    "post,workflow/X/jump/X": "forward, over tasks of the outermost level; without an input for the task",
     "post,workflow/test": "runs in memory; nothing is stored",
 }
 _TAGS, _BULK = {"test_surface.py::test_tags"}, {"test_surface.py::test_many_ended_runs_go_on"}
@@ -87,7 +88,6 @@ NOT_SERVED = {
     "GET `workflow/externalstoragelocation`, `tasks/externalstoragelocation`": "payloads travel inline; PostgreSQL keeps them",
     "POST `workflow/{id}/messages`": "off by default in OSS; signals and `state` do its work",
     "POST `workflow/{id}/upgrade`": "Orkes only; restart with `useLatestDefinitions`",
-    "POST `workflow/{id}/jump/{ref}`": "Orkes only; `rerun` from a task and `skiptask` say what is meant",
     "GET `workflow/execute/{name}`": "a GET that starts runs; POST does",
     "POST `tasks/{id}/ack`, DELETE `tasks/queue/{type}/{id}`": "left over from old clients; OSS lacks them too",
     "`files`, `agent`, `skills`, `providers`, `a2a`": "modules of OSS beside its core",

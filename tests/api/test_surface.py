@@ -293,3 +293,38 @@ def test_many_ended_runs_go_on(api: Caller, action: str) -> None:
     assert api.json("post", f"workflow/bulk/{action}", runs)["bulkSuccessfulResults"] == runs
     assert api.json("put", "workflow/bulk/pause", runs)["bulkSuccessfulResults"] == runs
     assert api.json("put", "workflow/bulk/resume", runs)["bulkSuccessfulResults"] == runs
+
+
+def test_a_jump_skips_what_stands_between(api: Caller) -> None:
+    queue = unique("q")
+    run = started(api, one(queue), child("sub", register(simple("a"))), WAIT, simple("last"), simple("after"))
+    api.empty("post", f"workflow/{run}/jump/last", {})
+    flows.drain()
+    found = {t["referenceTaskName"]: t["status"] for t in api.json("get", f"workflow/{run}")["tasks"]}
+    assert found == {"one": "SKIPPED", "sub": "SKIPPED", "pause": "SKIPPED", "last": "SCHEDULED"}
+    assert api("get", f"tasks/poll/{queue}?workerid=w").status_code == 204
+    api.refused("post", f"workflow/{run}/jump/last", {}, status=409)
+    api.refused("post", f"workflow/{run}/jump/none", {}, status=404)
+    api.refused("post", f"workflow/{run}/jump/after", {"x": 1})
+    api.text("post", f"tasks/{run}/last/COMPLETED", {"o": 1})
+    api.text("post", f"tasks/{run}/after/COMPLETED", {"o": 2})
+    assert api.json("get", f"workflow/{run}")["output"] == {"o": 2}
+    api.refused("post", f"workflow/{run}/jump/after", {}, status=409)
+
+
+def test_a_jump_out_of_an_open_child_ends_the_child(api: Caller) -> None:
+    run = started(api, child("sub", register(simple("a"))), simple("last"))
+    flows.drain()
+    api.empty("post", f"workflow/{run}/jump/%7BtaskReferenceName%7D?taskReferenceName=last", {})
+    flows.drain()
+    parent, below = api.json("get", f"workflow/family/{run}")
+    assert {t["referenceTaskName"]: t["status"] for t in parent["tasks"]} == {"sub": "SKIPPED", "last": "SCHEDULED"}
+    assert below["status"] == "TERMINATED"
+
+
+def test_a_jump_does_not_guess_what_to_skip_inside(api: Caller) -> None:
+    run = started(api, simple("a"), *flows.fork("both", [simple("left")], [simple("right")]), simple("last"))
+    found = api.refused("post", f"workflow/{run}/jump/last", {})
+    assert "both, a FORK_JOIN" in found["message"]
+    assert "inside" in api.refused("post", f"workflow/{run}/jump/left", {})["message"]
+    assert {t["status"] for t in api.json("get", f"workflow/{run}")["tasks"]} == {"SCHEDULED"}, "nothing has changed"

@@ -93,6 +93,7 @@ urlpatterns = [
     path("workflow/<str:workflow_id>/terminate-remove", workflows.TerminateAndRemove.as_view()),
     path("workflow/<str:workflow_id>/state", updating.State.as_view()),
     path("workflow/<str:workflow_id>/variables", workflows.Variables.as_view()),
+    path("workflow/<str:workflow_id>/jump/<str:ref>", workflows.Jump.as_view()),
     path("workflow/<str:workflow_id>/skiptask/<str:ref>", workflows.SkipTask.as_view()),
     path("workflow/<str:workflow_id>", workflows.Workflow.as_view()),
 ]

@@ -295,6 +295,21 @@ class SkipTask(View):
         return empty()
 
 
+class Jump(View):
+    """Go on with a later task, skipping those before it; some clients name it in the query only."""
+
+    permission = "operate"
+
+    @extend_schema(operation_id="jump_to_task", request=OBJECT, responses=EMPTY)
+    def post(self, request: Request, workflow_id: str, ref: str) -> HttpResponse:
+        if body_object(request):
+            raise Invalid(problems=[("body", "a task's input comes from its definition: update variables instead")])
+        wanted = text(request, "taskReferenceName") or ref
+        control.jump(self.who.namespace, run_id(workflow_id), wanted, actor=self.who.name)
+        evaluate_for_client(run_id(workflow_id))
+        return empty()
+
+
 class Variables(View):
     """Merge variables into a run's; answers the run."""
 

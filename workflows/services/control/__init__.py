@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from workflows.services.control.acting import available_actions
 from workflows.services.control.bulk import BulkItem, bulk
+from workflows.services.control.jumping import jump
 from workflows.services.control.lifecycle import nudge, pause, reset_callbacks, resume, terminate, update_variables
 from workflows.services.control.planning import Preview
 from workflows.services.control.removing import remove, terminate_remove
@@ -17,6 +18,7 @@ __all__ = [
     "bulk",
     "cancel_task",
     "complete_task",
+    "jump",
     "nudge",
     "pause",
     "preview_rerun",

@@ -22,9 +22,10 @@ from workflows.services.revisions import blueprint_for
 from workflows.transitions import end_tasks, make_tasks
 
 _CONTAINERS = frozenset({"JOIN", "DO_WHILE"})
-_SETTLED_AT_ONCE = frozenset(
+SETTLED_AT_ONCE = frozenset(
     {"SWITCH", "DECISION", "FORK_JOIN", "JOIN", "DO_WHILE", "SET_VARIABLE", "TERMINATE", "NOOP", "START_WORKFLOW"}
 )
+"""Tasks that wait for nobody: there is nothing to skip."""
 _REPORTED = frozenset(
     {"IN_PROGRESS", "COMPLETED", "COMPLETED_WITH_ERRORS", "FAILED", "FAILED_WITH_TERMINAL_ERROR", "CANCELED"}
 )
@@ -62,7 +63,7 @@ def complete_task(
         if status == "IN_PROGRESS":
             Task.sql.update_open([{"workflow_id": run.id, "id": task.id, "state": None, "output": merged}])
             return task.id
-        _end(run, task, status, merged, None if reason is None else masker.text(reason), worker_id)
+        end_as_operator(run, task, status, merged, None if reason is None else masker.text(reason), worker_id)
         return task.id
 
     if status not in _REPORTED:
@@ -82,7 +83,7 @@ def cancel_task(
         task = _open_task(run, ref, iteration)
         if task is None:
             refuse(run, "cancel_task", f"no task {ref} is open")
-        _end(run, task, TaskStatus.CANCELED, None, reason or f"Canceled by {actor}.", None)
+        end_as_operator(run, task, TaskStatus.CANCELED, None, reason or f"Canceled by {actor}.", None)
         return task.id
 
     return perform("cancel_task", namespace, workflow_id, actor, body, detail={"ref": ref, "reason": reason})
@@ -97,7 +98,7 @@ def _open_task(run: LockedExecution, ref: str, iteration: str | None) -> OpenTas
     return found[0]
 
 
-def _end(
+def end_as_operator(
     run: LockedExecution, task: OpenTask, status: str, output: Any, reason: str | None, worker_id: str | None
 ) -> None:
     """End the task as an operator; a child that ran for it has nobody to report to any more and is ended too."""
@@ -136,21 +137,21 @@ def skip_task(
         node = blueprint_for([run.revision_id])[run.revision_id].nodes.get(ref)
         if node is None:
             raise NotFound(f"Workflow {run.id} has no task with the reference {ref}", ref=ref)
-        if node.type in _SETTLED_AT_ONCE:
+        if node.type in SETTLED_AT_ONCE:
             raise Invalid(problems=[("taskReferenceName", f"{ref} is a {node.type}: skip the tasks inside it instead")])
         rows = Task.sql.outline(run.id)
         iteration = _present_turn(run, node, rows)
         if any(row.ref == ref and row.iteration == iteration for row in rows):
             refuse(run, "skip_task", f"{ref} has started already")
-        skipped = _skipped(node, iteration, input, output)
-        make_tasks([(run.id, run.namespace, run.priority, skipped)])
+        task = skipped(node, iteration, input, output)
+        make_tasks([(run.id, run.namespace, run.priority, task)])
         note(run.id, "task.skip_requested", actor, ref)
-        return skipped.id
+        return task.id
 
     return perform("skip_task", namespace, workflow_id, actor, body, detail={"ref": ref})
 
 
-def _skipped(node: Node, iteration: str, input: Any, output: Any) -> ScheduleTask:
+def skipped(node: Node, iteration: str, input: Any, output: Any) -> ScheduleTask:
     """Born consumed, so that no pass goes past it yet: `unskip` frees it when its own insert is absorbed."""
     return ScheduleTask(
         new_id(), node.ref, iteration, 0, node.name, node.type, TaskStatus.SKIPPED, input or {}, output or {},
