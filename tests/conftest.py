@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import structlog
 from django.db import connections
 
 from tests.database import (
@@ -26,6 +27,12 @@ _server = TestServer()
 
 def pytest_configure(config: pytest.Config) -> None:
     """The controller starts the server before its workers exist; they find it in the environment."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+        ]
+    )
     if config.getoption("nomigrations", default=False):
         raise pytest.UsageError("--nomigrations makes plain tables of partitioned ones; it is not allowed here")
     if hasattr(config, "workerinput") or config.option.collectonly or config.option.help:

@@ -32,6 +32,7 @@ class Mutation:
 QUEUE = "workflows/sql/decide_queue.sql"
 GATE = "tests/races/test_decide_queue.py::"
 TRANSITIONS = "tests/races/test_transitions.py::"
+MATRIX = "tests/db/test_terminal_matrix.py::test_every_end_of_a_run_deals_with_everything"
 SAGA = "tests/db/test_compensation.py::"
 LIMITS = "tests/races/test_limits.py::"
 ADMISSION = "tests/races/test_admission.py::"
@@ -166,6 +167,21 @@ MUTATIONS = [
         "INV-11", "workflows/transitions.py",
         "    QueuedTask.sql.delete_for_runs(ids)\n", "",
         TRANSITIONS + "test_the_end_of_a_run_leaves_nothing_of_it_alive",
+    ),
+    Mutation(
+        "INV-11", "workflows/transitions.py",
+        "    Timer.sql.delete_for_runs(ids)\n", "",
+        MATRIX,
+    ),
+    Mutation(
+        "INV-11", "workflows/transitions.py",
+        "    _report_to_parents(ending)\n", "",
+        MATRIX,
+    ),
+    Mutation(
+        "INV-11", "workflows/transitions.py",
+        "task in cancelled if task.sub_workflow_id), *effects]", "task in ()), *effects]",
+        MATRIX,
     ),
     Mutation(
         "INV-11", "workflows/transitions.py",

@@ -97,6 +97,15 @@ def end_tasks(ends: Sequence[TaskEnd]) -> list[EndedTask]:
 
 
 @requires_transaction
+def stop_children(namespace: str, ended: Sequence[EndedTask], reason: str) -> None:
+    """Stop the children of tasks that were ended from outside: nobody waits for them any more."""
+    effects = [_stop(namespace, task, reason) for task in ended if task.sub_workflow_id]
+    if effects:
+        OutboxEvent.sql.publish(effects)
+        hint(OUTBOX)
+
+
+@requires_transaction
 def end_runs(ends: Sequence[Ending]) -> None:
     """End runs, whatever the cause: their tasks, queue rows, timers, children, parent and failure workflow.
 
@@ -268,17 +277,22 @@ def _ended_event(task: EndedTask, end: TaskEnd | None) -> NewEvent:
 
 
 def _cascade(run: LockedExecution, end: RunEnd, task: EndedTask) -> NewOutboxEvent:
+    # A parent that failed undoes what it completed; so does a child that was under way.
+    compensate = end.status in (WorkflowStatus.FAILED, WorkflowStatus.TIMED_OUT)
+    return _stop(run.namespace, task, f"The parent workflow {run.id} ended {end.status}.", compensate)
+
+
+def _stop(namespace: str, task: EndedTask, reason: str, compensate: bool = False) -> NewOutboxEvent:
     payload = {
         "workflow_id": task.sub_workflow_id,
-        "parent_workflow_id": run.id,
+        "parent_workflow_id": task.workflow_id,
         "ref": task.ref,
         "iteration": task.iteration,
         "attempt": task.attempt,
-        "reason": f"The parent workflow {run.id} ended {end.status}.",
-        # A parent that failed undoes what it completed; so does a child that was under way.
-        "compensate": end.status in (WorkflowStatus.FAILED, WorkflowStatus.TIMED_OUT),
+        "reason": reason,
+        "compensate": compensate,
     }
-    return NewOutboxEvent(run.namespace, "workflow.terminate", payload)
+    return NewOutboxEvent(namespace, "workflow.terminate", payload)
 
 
 def _failure(run: LockedExecution, end: RunEnd) -> NewOutboxEvent:

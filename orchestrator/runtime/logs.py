@@ -34,7 +34,7 @@ def configure_logs(level: str | None = None) -> None:
     render: list[Any] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if as_json
-        else [_short_time, structlog.dev.ConsoleRenderer(colors=_colours(), pad_event_to=0)]
+        else [_short_time, _console()]
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
@@ -48,6 +48,13 @@ def configure_logs(level: str | None = None) -> None:
     root.setLevel(level or os.environ.get("OSTINATO_LOG_LEVEL", "INFO"))
     for noisy in ("django.request", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+
+
+def _console() -> structlog.dev.ConsoleRenderer:
+    """Plain tracebacks: with every local variable they would show inputs and secrets, and take seconds to format."""
+    return structlog.dev.ConsoleRenderer(
+        colors=_colours(), pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
+    )
 
 
 def _short_time(logger: Any, name: str, event: Any) -> Any:

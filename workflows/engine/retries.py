@@ -8,6 +8,7 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from workflows.engine.blueprint import Blueprint, Node
+    from workflows.engine.state import TaskView
 
 _INTEGERS = {
     "retryDelaySeconds": 60,
@@ -75,6 +76,15 @@ def policy_of(blueprint: Blueprint, node: Node, name: str) -> Policy:
         return node.policy
     definition = node.spec.get("taskDefinition") or blueprint.task_definitions.get(name)
     return policy(definition, node.spec.get("retryCount"), worker=True)
+
+
+def policy_for(blueprint: Blueprint, task: TaskView) -> Policy:
+    """The policy of a task that exists; one made at run time carries its own definition."""
+    if task.spec is None:
+        node = blueprint.find(task.ref)
+        return policy_of(blueprint, node, task.name) if node else policy(None, None, worker=True)
+    definition = task.spec.get("taskDefinition") or blueprint.task_definitions.get(task.name)
+    return policy(definition, task.spec.get("retryCount"), worker=True)
 
 
 def _number(value: Any, default: int) -> int:

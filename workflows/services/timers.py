@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import structlog
+from prometheus_client import Histogram
 
 from dispatch.models import QueuedTask
 from orchestrator.conf import conf
@@ -10,14 +11,15 @@ from orchestrator.db.hints import DECIDE, hint
 from orchestrator.db.transactions import transaction
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.proof import failure_workflow
-from workflows.engine.state import TaskStatus, WorkflowStatus
+from workflows.engine.retries import policy_for
+from workflows.engine.state import TaskStatus, TaskView, WorkflowStatus
 from workflows.managers.execution import LockedExecution
 from workflows.managers.history import NewEvent
-from workflows.managers.task import OpenTask, TaskEnd
+from workflows.managers.task import TaskEnd
 from workflows.managers.timer import DueTimer
 from workflows.models import DecideQueue, Execution, HistoryEvent, Task, Timer
 from workflows.services.revisions import blueprint_for
-from workflows.transitions import end_runs, end_tasks, run_end
+from workflows.transitions import end_runs, end_tasks, run_end, stop_children
 
 log = structlog.get_logger(__name__)
 
@@ -27,6 +29,12 @@ _REASONS = {
     "POLL": ("POLL_TIMEOUT", "No worker polled the task within pollTimeoutSeconds."),
     "TOTAL": ("TOTAL_TIMEOUT", "The task's attempts took longer than totalTimeoutSeconds."),
 }
+
+
+LATENESS = Histogram(
+    "ostinato_timer_lateness_seconds", "How long after its time a timer fired.", ["kind"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600),
+)  # fmt: skip
 
 
 class NotDue(Exception):
@@ -41,6 +49,7 @@ def fire_next_batch() -> int:
             with transaction():
                 _fire(timer)
             fired += 1
+            LATENESS.labels(timer.kind).observe(max(0.0, (timer.now - timer.due_at).total_seconds()))
         except NotDue:
             continue
         except Exception as error:
@@ -100,41 +109,38 @@ def _end_run(timer: DueTimer, run: LockedExecution) -> None:
 
 def _end_task(timer: DueTimer, run: LockedExecution) -> None:
     """The queue row is held before the timer is claimed: a heartbeat that postpones it is waited for."""
-    if timer.task_id is not None:
-        QueuedTask.sql.hold(timer.task_id)
-    found = [task for task in Task.sql.find_open(run.id) if task.id == timer.task_id]
-    applies = bool(found) and _applies(timer, found[0])
-    _claim(timer)
-    if not applies:
+    if timer.task_id is None:
+        _claim(timer)
         return
-    task = found[0]
+    QueuedTask.sql.hold(timer.task_id)
+    task = next(iter(Task.sql.read_tasks(run.id, [timer.task_id])), None)
+    applies = task is not None and not task.status.terminal and _applies(timer, task)
+    _claim(timer)
+    if task is None or not applies:
+        return
     if timer.kind == "WAIT":
         end = TaskEnd(task.id, run.id, TaskStatus.COMPLETED, {})
     else:
         cause, reason = _REASONS[timer.kind]
-        if timer.kind != "RESPONSE" and _policy(run, task) == "ALERT_ONLY":
+        if timer.kind != "RESPONSE" and policy_for(_blueprint(run), task).timeout_policy == "ALERT_ONLY":
             HistoryEvent.sql.append(
                 [NewEvent(run.id, "task.alert", {"kind": cause, "message": reason}, task.id, task.ref)]
             )
             return
         end = TaskEnd(task.id, run.id, TaskStatus.TIMED_OUT, None, reason, cause)
-    end_tasks([end])
+    ended = end_tasks([end])
+    stop_children(run.namespace, ended, f"The task {task.ref} of the parent workflow {run.id} timed out.")
     hint(DECIDE)
 
 
-def _applies(timer: DueTimer, task: OpenTask) -> bool:
-    """A response deadline belongs to one lease; a poll deadline to a task nobody has taken."""
+def _applies(timer: DueTimer, task: TaskView) -> bool:
+    """A response deadline belongs to one lease; a poll deadline to a task that nobody has ever taken."""
     if timer.kind == "RESPONSE":
         found = Task.sql.find([task.id]).get(task.id)
         return found is not None and found.lease_token == timer.lease_token
     if timer.kind == "POLL":
-        return task.status == TaskStatus.SCHEDULED
+        return task.poll_count == 0
     return True
-
-
-def _policy(run: LockedExecution, task: OpenTask) -> str:
-    node = _blueprint(run).find(task.ref)
-    return node.policy.timeout_policy if node else "TIME_OUT_WF"
 
 
 def _blueprint(run: LockedExecution) -> Blueprint:

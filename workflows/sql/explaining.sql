@@ -13,7 +13,7 @@ SELECT t.id, t.ref, t.iteration, t.attempt, t.name, t.type, t.status, t.queue, t
        t.type = 'WAIT' AND COALESCE(t.input ->> 'duration', t.input ->> 'until', '') <> '', t.callback_seconds,
        q.id IS NOT NULL, q.visible_at, q.worker_id, q.lease_expires_at, q.redeliveries, COALESCE(q.held, false)
   FROM workflows_task t LEFT JOIN dispatch_queuedtask q ON q.id = t.id
- WHERE t.workflow_id = %(workflow_id)s AND t.ended_at IS NULL ORDER BY t.id LIMIT %(batch)s
+ WHERE t.workflow_id = %(workflow_id)s AND t.ended_at IS NULL AND NOT t.consumed ORDER BY t.id LIMIT %(batch)s
 
 -- name: unseen_tasks
 SELECT count(*) FROM workflows_task WHERE workflow_id = %(workflow_id)s AND ended_at IS NOT NULL AND NOT consumed

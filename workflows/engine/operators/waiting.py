@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from workflows.engine.commands import Effect, TimerSpec
@@ -29,11 +30,25 @@ def wait(start: Start) -> None:
     if due is not None and due <= now:
         start.settle(input=given, output={})
     else:
-        start.row(TaskStatus.IN_PROGRESS, input=given, timers=() if due is None else (TimerSpec("WAIT", due),))
+        own = () if due is None else (TimerSpec("WAIT", due),)
+        start.row(TaskStatus.IN_PROGRESS, input=given, timers=(*own, *deadlines(start)))
 
 
 def human(start: Start) -> None:
-    start.row(TaskStatus.IN_PROGRESS, input=start.inputs())
+    """Until a person completes it, or its deadlines come."""
+    start.row(TaskStatus.IN_PROGRESS, input=start.inputs(), timers=deadlines(start))
+
+
+def deadlines(start: Start) -> tuple[TimerSpec, ...]:
+    """Deadlines of a task that waits from now on: its own time and that of all its attempts, by its task definition."""
+    policy, now = start.node.policy, start.pass_.state.now
+    timers = []
+    if policy.timeout_seconds:
+        timers.append(TimerSpec("TASK", now + timedelta(seconds=policy.timeout_seconds + start.initial_delay())))
+    if policy.total_timeout_seconds:
+        first = (start.retried.first_scheduled_at if start.retried else None) or now
+        timers.append(TimerSpec("TOTAL", first + timedelta(seconds=policy.total_timeout_seconds)))
+    return tuple(timers)
 
 
 def sub_workflow(start: Start) -> None:
@@ -69,6 +84,7 @@ def sub_workflow(start: Start) -> None:
         output={"subWorkflowId": str(child)},
         sub_workflow_id=child,
         effects=(Effect("workflow.start_child", payload),),
+        timers=deadlines(start),
     )
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from orchestrator.db.hints import OUTBOX, hint
 from orchestrator.db.ids import new_id
 from orchestrator.errors import Invalid, NotFound
 from orchestrator.services.secrets import Masker
-from outbox.managers import NewOutboxEvent
-from outbox.models import OutboxEvent
 from workflows.engine.blueprint import Node
 from workflows.engine.commands import ScheduleTask
 from workflows.engine.state import TaskStatus
@@ -19,7 +16,7 @@ from workflows.managers.task import OpenTask, OutlineTask, TaskEnd
 from workflows.models import Task
 from workflows.services.control.acting import note, perform, refuse, require
 from workflows.services.revisions import blueprint_for
-from workflows.transitions import end_tasks, make_tasks
+from workflows.transitions import end_tasks, make_tasks, stop_children
 
 _CONTAINERS = frozenset({"JOIN", "DO_WHILE"})
 SETTLED_AT_ONCE = frozenset(
@@ -102,19 +99,9 @@ def end_as_operator(
     run: LockedExecution, task: OpenTask, status: str, output: Any, reason: str | None, worker_id: str | None
 ) -> None:
     """End the task as an operator; a child that ran for it has nobody to report to any more and is ended too."""
-    end_tasks([TaskEnd(task.id, run.id, status, output, reason, "OPERATOR", worker_id=worker_id)])
-    if task.sub_workflow_id is None:
-        return
-    payload = {
-        "workflow_id": task.sub_workflow_id,
-        "parent_workflow_id": run.id,
-        "ref": task.ref,
-        "iteration": task.iteration,
-        "attempt": task.attempt,
-        "reason": f"The task {task.ref} of the parent workflow {run.id} was ended {status} by an operator.",
-    }
-    OutboxEvent.sql.publish([NewOutboxEvent(run.namespace, "workflow.terminate", payload)])
-    hint(OUTBOX)
+    ended = end_tasks([TaskEnd(task.id, run.id, status, output, reason, "OPERATOR", worker_id=worker_id)])
+    why = f"The task {task.ref} of the parent workflow {run.id} was ended {status} by an operator."
+    stop_children(run.namespace, ended, why)
 
 
 def skip_task(
