@@ -276,3 +276,7 @@ class WorkerPollManager(VerbManager):
     def read(self, namespace: str, queue: str | None = None) -> list[tuple[str, str | None, str, datetime]]:
         """(queue, domain, worker, time), newest first."""
         return [(r[0], r[1], r[2], r[3]) for r in _POLL_SQL.read.rows(namespace=namespace, queue=queue)]
+
+    def prune(self, *, seconds: float) -> int:
+        """Forget workers that have not polled for so long."""
+        return _POLL_SQL.prune.execute(seconds=seconds)

@@ -57,6 +57,15 @@ class Conf:
     """A search that looks longer is stopped and refused."""
     STUCK_SECONDS: float = 300.0
     """Idle time after which the sweeper looks at a run."""
+    RETENTION_COMPLETED_DAYS: int = 365
+    """How long a run that completed is kept after its end; 0 keeps it for ever."""
+    RETENTION_FAILED_DAYS: int = 365
+    """The same for one that failed, timed out or was terminated. A run that has not ended is always kept."""
+    RETENTION_KEY_DAYS: int = 365
+    """How long an idempotency key is kept at least; it also outlives its run. 0 keeps it for ever."""
+    RETENTION_AUDIT_DAYS: int = 2555
+    RETENTION_POLL_DAYS: int = 30
+    """How long a worker that no longer polls is remembered."""
     MAX_DEPTH: int = 32
     """Sub-workflows deeper than this are refused."""
     START_LOCK_SECONDS: float = 5.0

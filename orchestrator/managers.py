@@ -52,6 +52,10 @@ class AuditManager(VerbManager):
             detail=json.dumps(detail),
         )  # fmt: skip
 
+    def prune(self, floor: UUID) -> int:
+        """Delete entries older than the id `floor`."""
+        return _SQL.prune.execute(floor=floor)
+
 
 class ApiKeyManager(VerbManager):
     """Credentials of clients: digests in, never secrets."""

@@ -33,6 +33,7 @@ QUEUE = "workflows/sql/decide_queue.sql"
 GATE = "tests/races/test_decide_queue.py::"
 TRANSITIONS = "tests/races/test_transitions.py::"
 MATRIX = "tests/db/test_terminal_matrix.py::test_every_end_of_a_run_deals_with_everything"
+RETENTION = "tests/db/test_retention.py::"
 SAGA = "tests/db/test_compensation.py::"
 LIMITS = "tests/races/test_limits.py::"
 ADMISSION = "tests/races/test_admission.py::"
@@ -167,6 +168,16 @@ MUTATIONS = [
         "INV-11", "workflows/transitions.py",
         "    QueuedTask.sql.delete_for_runs(ids)\n", "",
         TRANSITIONS + "test_the_end_of_a_run_leaves_nothing_of_it_alive",
+    ),
+    Mutation(
+        "INV-9", "workflows/partitions.py",
+        "    if is_needed(cursor, suffix, completed, failed):\n", "    if False:\n",
+        RETENTION + "test_a_late_start_of_an_old_id_is_waited_for_or_puts_the_emptying_off",
+    ),
+    Mutation(
+        "INV-9", "workflows/services/retention.py",
+        "erase(_peek(until, _BATCH, found))", "erase(found)",
+        RETENTION + "test_a_run_that_was_retried_since_it_was_looked_at_is_kept",
     ),
     Mutation(
         "INV-11", "workflows/transitions.py",

@@ -10,3 +10,6 @@ ON CONFLICT (namespace, queue, worker_id) DO UPDATE SET last_poll_at = now()
 -- name: read
 SELECT queue, domain, worker_id, last_poll_at FROM dispatch_workerpoll
  WHERE namespace = %(namespace)s AND (%(queue)s::text IS NULL OR queue = %(queue)s) ORDER BY last_poll_at DESC
+
+-- name: prune
+DELETE FROM dispatch_workerpoll WHERE last_poll_at < now() - make_interval(secs => %(seconds)s)

@@ -160,14 +160,22 @@ class ExecutionManager(VerbManager):
         return _SQL.set_variables.execute(id=workflow_id, variables=json.dumps(variables))
 
     @requires_transaction
-    def delete(self, workflow_id: UUID) -> bool:
-        """Delete an ended run."""
-        return _SQL.delete.execute(id=workflow_id) == 1
+    def delete(self, ids: Sequence[UUID]) -> int:
+        """Delete runs that have ended; returns how many."""
+        return _SQL.delete.execute(ids=list(ids))
 
     def parent_of(self, workflow_id: UUID) -> tuple[str, UUID | None, UUID | None] | None:
         """(namespace, parent run, parent task) of a run, or None when there is no such run."""
         row = _SQL.parent_of.row(id=workflow_id)
         return (row[0], row[1], row[2]) if row else None
+
+    def peek_finished(
+        self, floor: UUID, *, completed: datetime, failed: datetime, batch: int, ids: Sequence[UUID] | None = None
+    ) -> list[UUID]:
+        """Runs (of `ids`, if given) below `floor` that ended before their moment, and whose parents did too; unlocked."""
+        among = None if ids is None else list(ids)
+        rows = _SQL.peek_finished.rows(floor=floor, completed=completed, failed=failed, batch=batch, ids=among)
+        return [row[0] for row in rows]
 
     def stuck(self, *, idle: float, batch: int) -> list[tuple[str, UUID]]:
         """(namespace, run) of runs that nothing could ever wake or end, idle for `idle` seconds: each is a bug."""

@@ -59,6 +59,6 @@ class HistoryManager(VerbManager):
         return [Event(r[0], r[1], r[2], r[3], json.loads(r[4]), r[5]) for r in rows]
 
     @requires_transaction
-    def delete(self, workflow_id: UUID) -> int:
-        """Delete the history of a run that is removed."""
-        return _SQL.delete.execute(workflow_id=workflow_id)
+    def delete(self, workflow_ids: Sequence[UUID]) -> int:
+        """Delete the history of runs that are removed."""
+        return _SQL.delete.execute(workflow_ids=list(workflow_ids))

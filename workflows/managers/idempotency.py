@@ -61,6 +61,11 @@ class IdempotencyManager(VerbManager):
         )
 
     @requires_transaction
+    def prune(self, floor: UUID, *, batch: int) -> int:
+        """Delete keys older than the id `floor` whose runs are gone."""
+        return _SQL.prune.execute(floor=floor, batch=batch)
+
+    @requires_transaction
     def set_lock_timeout(self, milliseconds: int) -> None:
         """Bound the waits of this transaction (0: unbounded)."""
         _SQL.set_lock_timeout.rows(milliseconds=str(milliseconds))

@@ -14,6 +14,11 @@ class MeasureQueries:
         """(kind, number) of what was put aside."""
         return [(row[0], row[1]) for row in _SQL.quarantined.rows()]
 
+    def strays(self) -> int:
+        """Runs in the DEFAULT partition, counted up to a thousand."""
+        row = _SQL.strays.row()
+        return int(row[0]) if row else 0
+
     def oldest(self) -> list[tuple[str, float]]:
         """(kind, seconds) that the oldest of each kind has waited; 0 when none waits."""
         return [(row[0], float(row[1])) for row in _SQL.oldest.rows()]

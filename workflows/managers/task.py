@@ -283,6 +283,11 @@ class TaskManager(VerbManager):
         return _SQL.reopen.execute(workflow_id=workflow_id, ids=list(ids))
 
     @requires_transaction
+    def delete_for_runs(self, workflow_ids: Sequence[UUID]) -> int:
+        """Delete every task of runs that are removed."""
+        return _SQL.delete_for_runs.execute(workflow_ids=list(workflow_ids))
+
+    @requires_transaction
     def delete(self, workflow_id: UUID, ids: Iterable[UUID] | None = None) -> int:
         """Delete tasks of a run: the named ones, or all."""
         return _SQL.delete.execute(workflow_id=workflow_id, ids=None if ids is None else list(ids))

@@ -30,6 +30,6 @@ class TaskLogManager(VerbManager):
         return [(row[0], row[1]) for row in _SQL.read.rows(task_id=task_id)]
 
     @requires_transaction
-    def delete(self, workflow_id: UUID) -> int:
-        """Delete the logs of a run that is removed."""
-        return _SQL.delete.execute(workflow_id=workflow_id)
+    def delete(self, workflow_ids: Sequence[UUID]) -> int:
+        """Delete the logs of runs that are removed."""
+        return _SQL.delete.execute(workflow_ids=list(workflow_ids))

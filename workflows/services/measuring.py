@@ -15,6 +15,8 @@ OLDEST = Gauge(
     multiprocess_mode="mostrecent",
 )  # fmt: skip
 
+STRAYS = Gauge("ostinato_default_partition_rows", "Runs whose ids fit no month.", multiprocess_mode="mostrecent")
+
 
 def measure() -> int:
     """Set the gauges; one timekeeper at a time speaks for all, the latest is right."""
@@ -23,4 +25,5 @@ def measure() -> int:
         QUARANTINED.labels(kind).set(number)
     for kind, seconds in queries.oldest():
         OLDEST.labels(kind).set(seconds)
+    STRAYS.set(queries.strays())
     return 0

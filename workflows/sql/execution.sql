@@ -73,11 +73,22 @@ UPDATE workflows_execution SET variables = variables || %(variables)s::jsonb, up
 
 -- name: delete
 -- lock: EXECUTION
-DELETE FROM workflows_execution WHERE id = %(id)s AND ended_at IS NOT NULL
+-- Never a run that has not ended, whatever was asked.
+DELETE FROM workflows_execution WHERE id = ANY(%(ids)s::uuid[]) AND ended_at IS NOT NULL
 
 -- name: parent_of
 -- Immutable, so it may be read before the gate is held: it tells which gates to take.
 SELECT namespace, parent_workflow_id, parent_task_id FROM workflows_execution WHERE id = %(id)s
+
+-- name: peek_finished
+-- Runs whose time of keeping is over, oldest first by the primary key (ids are times); a child is kept as long as its
+-- parent, which may still be retried.
+SELECT e.id FROM workflows_execution e
+  LEFT JOIN workflows_execution p ON p.id = e.parent_workflow_id
+ WHERE e.id < %(floor)s AND (%(ids)s::uuid[] IS NULL OR e.id = ANY(%(ids)s::uuid[]))
+   AND e.ended_at < CASE WHEN e.status = 'COMPLETED' THEN %(completed)s::timestamptz ELSE %(failed)s::timestamptz END
+   AND (p.id IS NULL OR p.ended_at < LEAST(%(completed)s::timestamptz, %(failed)s::timestamptz))
+ ORDER BY e.id LIMIT %(batch)s
 
 -- name: stuck
 -- The sweeper's question: RUNNING, admitted, idle, no request for a pass, and either nothing that could ever wake it or

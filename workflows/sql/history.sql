@@ -16,4 +16,4 @@ SELECT seq, type, task_id, ref, data, at FROM workflows_historyevent
  WHERE workflow_id = %(workflow_id)s AND seq > %(after)s ORDER BY seq LIMIT %(batch)s
 
 -- name: delete
-DELETE FROM workflows_historyevent WHERE workflow_id = %(workflow_id)s
+DELETE FROM workflows_historyevent WHERE workflow_id = ANY(%(workflow_ids)s::uuid[])

@@ -21,6 +21,16 @@ UPDATE workflows_idempotencykey
  WHERE namespace = %(namespace)s AND scope = %(scope)s AND key = %(key)s AND workflow_id = %(owner)s
 RETURNING workflow_id
 
+-- name: prune
+-- lock: IDEMPOTENCY
+-- A key outlives its run. Ids are times, so the oldest keys come first by the primary key.
+WITH c AS MATERIALIZED (
+    SELECT k.id FROM workflows_idempotencykey k
+     WHERE k.id < %(floor)s AND (k.expires_at IS NULL OR k.expires_at < now())
+       AND NOT EXISTS (SELECT 1 FROM workflows_execution e WHERE e.id = k.workflow_id)
+     ORDER BY k.id FOR UPDATE SKIP LOCKED LIMIT %(batch)s)
+DELETE FROM workflows_idempotencykey k USING c WHERE k.id = c.id
+
 -- name: set_lock_timeout
 -- Only inside a joined start's savepoint.
 SELECT set_config('lock_timeout', %(milliseconds)s, true)

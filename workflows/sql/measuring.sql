@@ -5,6 +5,10 @@ SELECT 'run', count(*) FROM workflows_decidequeue WHERE quarantined
 UNION ALL SELECT 'timer', count(*) FROM workflows_timer WHERE quarantined
 UNION ALL SELECT 'event', count(*) FROM outbox_event WHERE dead_at IS NOT NULL
 
+-- name: strays
+-- Runs whose ids fit no month: a clock is wrong, or the roller stands still.
+SELECT count(*) FROM (SELECT 1 FROM workflows_execution_pdefault LIMIT 1000) counted
+
 -- name: oldest
 SELECT kind, GREATEST(0, COALESCE(EXTRACT(epoch FROM now() - since), 0))
   FROM (SELECT 'pass' AS kind, min(enqueued_at) AS since FROM workflows_decidequeue

@@ -206,6 +206,10 @@ UPDATE workflows_task
    SET status = 'IN_PROGRESS', reason = NULL, cause = NULL, ended_at = NULL, consumed = false, updated_at = now()
  WHERE workflow_id = %(workflow_id)s AND id = ANY(%(ids)s::uuid[]) AND ended_at IS NOT NULL
 
+-- name: delete_for_runs
+-- lock: TASK
+DELETE FROM workflows_task WHERE workflow_id = ANY(%(workflow_ids)s::uuid[])
+
 -- name: delete
 -- lock: TASK
 DELETE FROM workflows_task WHERE workflow_id = %(workflow_id)s AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))

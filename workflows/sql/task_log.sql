@@ -9,4 +9,4 @@ SELECT id, workflow_id, task_id, log, COALESCE(created_at, now())
 SELECT log, created_at FROM workflows_tasklog WHERE task_id = %(task_id)s ORDER BY id
 
 -- name: delete
-DELETE FROM workflows_tasklog WHERE workflow_id = %(workflow_id)s
+DELETE FROM workflows_tasklog WHERE workflow_id = ANY(%(workflow_ids)s::uuid[])

@@ -14,6 +14,7 @@ from workflows.services import scheduling
 from workflows.services.admission import admit_next_batch
 from workflows.services.maintenance import roll_partitions
 from workflows.services.measuring import measure
+from workflows.services.retention import retire
 from workflows.services.sweeping import sweep
 from workflows.services.timers import fire_next_batch
 
@@ -35,6 +36,7 @@ class Command(BaseCommand):
                 Loop("sweeper", sweep, idle_seconds=60.0, **common),
                 Loop("gauges", measure, idle_seconds=15.0, **common),
                 Loop("partitions", roll_partitions, idle_seconds=900.0, **common),
+                Loop("retention", retire, idle_seconds=300.0, **common),
                 Loop("prune", prune, idle_seconds=60.0, **common),
                 Loop("prune-schedules", scheduling.prune, idle_seconds=3600.0, **common),
             ]

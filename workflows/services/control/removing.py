@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from dispatch.models import QueuedTask
+from orchestrator.db.transactions import requires_transaction
 from workflows.managers.execution import LockedExecution
 from workflows.models import DecideQueue, Execution, HistoryEvent, Task, TaskLog, Timer
 from workflows.services.control.acting import OPEN, perform, require
@@ -16,7 +18,7 @@ def remove(namespace: str, workflow_id: UUID, *, actor: str) -> None:
 
     def body(run: LockedExecution) -> None:
         require(run, "remove")
-        _delete(run)
+        erase([workflow_id])
 
     perform("remove", namespace, workflow_id, actor, body)
 
@@ -27,17 +29,19 @@ def terminate_remove(namespace: str, workflow_id: UUID, *, actor: str, reason: s
     def body(run: LockedExecution) -> None:
         if run.status in OPEN:
             end_terminated(run, reason or f"Terminated and removed by {actor}.")
-        _delete(run)
+        erase([workflow_id])
 
     perform("terminate_remove", namespace, workflow_id, actor, body, detail={"reason": reason}, with_parent=True)
 
 
-def _delete(run: LockedExecution) -> None:
-    """In lock order; the audit entry is what is left of the run."""
-    Execution.sql.delete(run.id)
-    QueuedTask.sql.delete_for_runs([run.id])
-    Task.sql.delete(run.id)
-    TaskLog.sql.delete(run.id)
-    Timer.sql.delete_for_runs([run.id])
-    HistoryEvent.sql.delete(run.id)
-    DecideQueue.sql.discard([run.id])
+@requires_transaction
+def erase(ids: Sequence[UUID]) -> int:
+    """Delete ended runs with all that is theirs, in lock order; their gates and rows are held. Returns how many."""
+    erased = Execution.sql.delete(ids)
+    QueuedTask.sql.delete_for_runs(ids)
+    Task.sql.delete_for_runs(ids)
+    TaskLog.sql.delete(ids)
+    Timer.sql.delete_for_runs(ids)
+    HistoryEvent.sql.delete(ids)
+    DecideQueue.sql.discard(ids)
+    return erased

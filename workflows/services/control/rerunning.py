@@ -134,7 +134,7 @@ def _start_over(
     blueprint = _blueprint(replace(run, revision_id=revision_id))
     reopen_run(run, blueprint, replace(change, variables=blueprint.definition.get("variables") or {}))
     Task.sql.delete(run.id)
-    TaskLog.sql.delete(run.id)
+    TaskLog.sql.delete([run.id])
     note(run.id, event, actor)
     revive_ancestors(run, family, actor)
 

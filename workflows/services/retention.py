@@ -1,0 +1,98 @@
+"""Retention by state: what ended long enough ago is deleted, a run that has not ended never is, however old it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import structlog
+from prometheus_client import Counter
+
+from dispatch.models import WorkerPoll
+from orchestrator.conf import conf
+from orchestrator.db.ids import id_floor
+from orchestrator.db.transactions import transaction
+from orchestrator.models import AuditEntry
+from workflows.models import DecideQueue, Execution, IdempotencyKey
+from workflows.services.control.removing import erase
+from workflows.services.maintenance import empty_months
+
+log = structlog.get_logger(__name__)
+RETIRED = Counter("ostinato_retired_total", "What retention deleted: runs one by one, whole months, keys.", ["kind"])
+_BATCH = 100
+_FOR_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Cutoffs:
+    """Runs that ended before these moments may go: those that completed, and all others."""
+
+    completed: datetime
+    failed: datetime
+
+    @property
+    def latest(self) -> datetime:
+        return max(self.completed, self.failed)
+
+
+def cutoffs(now: datetime) -> Cutoffs:
+    """What the settings say, as of a moment."""
+    settings = conf()
+    return Cutoffs(_ago(now, settings.RETENTION_COMPLETED_DAYS), _ago(now, settings.RETENTION_FAILED_DAYS))
+
+
+def retire(now: datetime | None = None) -> int:
+    """Delete a batch of what need not be kept any more; returns how many runs, months and keys went."""
+    moment = now or datetime.now(UTC)
+    until = cutoffs(moment)
+    months = empty_months(until.completed, until.failed, moment)
+    runs = _retire_runs(until)
+    keys = _retire_keys(moment)
+    for kind, number in (("month", months), ("run", runs), ("key", keys)):
+        RETIRED.labels(kind).inc(number)
+    if months or runs or keys:
+        log.info("retired", months=months, runs=runs, keys=keys)
+        return months + runs + keys
+    _prune_records(moment)
+    return 0
+
+
+def preview(now: datetime | None = None) -> int:
+    """How many runs could go now, counted up to ten thousand."""
+    until = cutoffs(now or datetime.now(UTC))
+    return len(_peek(until, 10_000))
+
+
+def _retire_runs(until: Cutoffs) -> int:
+    """A batch in the gate order: gates, then rows, looked at again under their locks, then everything of theirs."""
+    found = _peek(until, _BATCH)
+    if not found:
+        return 0
+    with transaction():
+        DecideQueue.sql.enqueue(found)
+        Execution.sql.lock(found)
+        # One that was retried since is seen here, in a statement after the locks (rule S).
+        return erase(_peek(until, _BATCH, found))
+
+
+def _peek(until: Cutoffs, batch: int, ids: Sequence[UUID] | None = None) -> list[UUID]:
+    floor = id_floor(until.latest)
+    return Execution.sql.peek_finished(floor, completed=until.completed, failed=until.failed, batch=batch, ids=ids)
+
+
+def _retire_keys(now: datetime) -> int:
+    with transaction():
+        return IdempotencyKey.sql.prune(id_floor(_ago(now, conf().RETENTION_KEY_DAYS)), batch=1000)
+
+
+def _prune_records(now: datetime) -> None:
+    with transaction():
+        AuditEntry.sql.prune(id_floor(_ago(now, conf().RETENTION_AUDIT_DAYS)))
+    with transaction():
+        WorkerPoll.sql.prune(seconds=timedelta(days=conf().RETENTION_POLL_DAYS).total_seconds())
+
+
+def _ago(now: datetime, days: int) -> datetime:
+    return now - timedelta(days=days) if days > 0 else _FOR_EVER
