@@ -128,3 +128,35 @@ def test_a_definition_that_could_never_run_is_refused(api: Caller, field: str, v
     assert [problem["path"] for problem in found["validationErrors"]] == [field]
     task = {"name": "big", "retryDelaySeconds": 2**31}
     assert api.refused("post", "metadata/taskdefs", [task])["validationErrors"][0]["path"] == "[0].retryDelaySeconds"
+
+
+def test_previews_say_what_would_run_again_and_change_nothing(api: Caller) -> None:
+    two = unique("two")
+    api.empty(
+        "post", "metadata/workflow", {"name": two, "version": 1, "tasks": [simple("one", two), simple("other", two)]}
+    )
+    run = api.text("post", f"workflow/{two}", {})
+    api.refused("get", f"workflow/{run}/preview/retry", status=409)
+    for ref in ("one", "other"):
+        api.text("post", f"tasks/{run}/{ref}/COMPLETED", {})
+    _, second = api.json("get", f"workflow/{run}")["tasks"]
+    found = api.json("get", f"workflow/{run}/preview/rerun?reRunFromTaskId={second['taskId']}")
+    assert found == {
+        "workflowId": run, "runsAgain": ["other"], "reopened": [], "deleted": [], "kept": ["one"], "revived": [],
+    }  # fmt: skip
+    assert api.json("get", f"workflow/{run}/preview/restart")["deleted"] == ["other"]
+    assert api.json("get", f"workflow/{run}/status")["status"] == "COMPLETED"
+    api.refused("get", f"workflow/{run}/preview/rerun")
+    api.refused("get", f"workflow/{run}/preview/rerun?reRunFromTaskId=nonsense")
+    api.refused("get", f"workflow/{run}/preview/rerun?reRunFromTaskId={UNKNOWN}")
+    api.refused("get", f"workflow/{run}/preview/explode", status=404)
+    api.refused("get", f"workflow/{UNKNOWN}/preview/restart", status=404)
+
+
+def test_a_task_is_cancelled_by_its_reference(api: Caller, name: str) -> None:
+    run = api.text("post", f"workflow/{name}", {})
+    api.refused("put", f"workflow/{run}/canceltask/nobody", status=409)
+    api.empty("put", f"workflow/{run}/canceltask/one?reason=enough")
+    found = api.json("get", f"workflow/{run}")
+    assert (found["status"], found["tasks"][0]["status"]) == ("TERMINATED", "CANCELED")
+    assert found["tasks"][0]["reasonForIncompletion"] == "enough"

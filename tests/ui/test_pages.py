@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from orchestrator.db.ids import new_id
 from tests import flows
-from workflows.models import Execution
+from workflows.models import Execution, Task
 from workflows.services import browsing, control
 
 pytestmark = pytest.mark.usefixtures("committed")
@@ -214,3 +214,32 @@ def test_a_status_nobody_knows_is_shown_as_it_is() -> None:
     from workflows.templatetags.ops import badge
 
     assert "Half done" in badge("HALF_DONE")
+
+
+def test_an_open_task_is_cancelled_from_its_row(operator: Client, viewer: Client) -> None:
+    run = a_run()
+    assert "Cancel this task" in operator.get(page_of(run)).content.decode()
+    assert "Cancel this task" not in viewer.get(page_of(run)).content.decode()
+    assert press(operator, run, "cancel_task", ref="first") == "Cancelled first."
+    flows.drain()
+    assert flows.status(run) == "TERMINATED"
+    assert "cancel_task needs a workflow that is" in press(operator, run, "cancel_task", ref="first")
+
+
+def test_a_rerun_is_shown_before_it_is_done(operator: Client, viewer: Client) -> None:
+    run = a_run()
+    queue = Task.objects.get(workflow_id=run).queue
+    flows.finish([queue])
+    task = Task.objects.get(workflow_id=run, ref="second")
+    url = reverse("ops:rerun", args=["default", run, task.id])
+    assert url in operator.get(page_of(run)).content.decode()
+    assert url not in viewer.get(page_of(run)).content.decode()
+    assert viewer.get(url).status_code == viewer.post(url).status_code == 403
+    page = operator.get(url).content.decode()
+    assert "Runs again now" in page and "Keeps its result" in page
+    assert flows.status(run) == "COMPLETED"
+    response = operator.post(url)
+    assert (response.status_code, flows.status(run)) == (303, "RUNNING")
+    again = operator.get(url, follow=True)
+    assert any("does not belong" in str(message) for message in again.context["messages"]), "it was made anew"
+    assert operator.get(reverse("ops:rerun", args=["default", new_id(), task.id])).status_code == 404

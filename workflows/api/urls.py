@@ -10,6 +10,7 @@ from workflows.api import (
     explaining,
     families,
     metadata,
+    previewing,
     quarantine,
     quotas,
     schedules,
@@ -95,5 +96,7 @@ urlpatterns = [
     path("workflow/<str:workflow_id>/variables", workflows.Variables.as_view()),
     path("workflow/<str:workflow_id>/jump/<str:ref>", workflows.Jump.as_view()),
     path("workflow/<str:workflow_id>/skiptask/<str:ref>", workflows.SkipTask.as_view()),
+    path("workflow/<str:workflow_id>/canceltask/<str:ref>", workflows.CancelTask.as_view()),
+    path("workflow/<str:workflow_id>/preview/<str:action>", previewing.PreviewAction.as_view()),
     path("workflow/<str:workflow_id>", workflows.Workflow.as_view()),
 ]

@@ -310,6 +310,20 @@ class Jump(View):
         return empty()
 
 
+class CancelTask(View):
+    """Cancel the newest open task of a reference; unless it is optional, the run ends TERMINATED."""
+
+    permission = "operate"
+
+    @extend_schema(operation_id="cancel_task", request=None, responses=EMPTY)
+    def put(self, request: Request, workflow_id: str, ref: str) -> HttpResponse:
+        control.cancel_task(
+            self.who.namespace, run_id(workflow_id), ref, actor=self.who.name, reason=text(request, "reason")
+        )
+        evaluate_for_client(run_id(workflow_id))
+        return empty()
+
+
 class Variables(View):
     """Merge variables into a run's; answers the run."""
 

@@ -14,6 +14,7 @@ urlpatterns = [
     path("<str:namespace>/executions/", views.executions, name="executions"),
     path("<str:namespace>/executions/<uuid:workflow_id>/", views.execution, name="execution"),
     path("<str:namespace>/executions/<uuid:workflow_id>/actions/<slug:name>/", views.act, name="action"),
+    path("<str:namespace>/executions/<uuid:workflow_id>/rerun/<uuid:task_id>/", views.rerun, name="rerun"),
     path(
         "<str:namespace>/executions/<uuid:workflow_id>/tasks/<uuid:task_id>/<slug:field>.json",
         views.task_payload,

@@ -23,9 +23,9 @@ from orchestrator.db.ids import parse_id
 from orchestrator.errors import NotFound, OstinatoError
 from workflows.engine.state import WorkflowStatus
 from workflows.ops import access
-from workflows.services import browsing
+from workflows.services import browsing, control
 from workflows.services.explaining import explain
-from workflows.services.operating import BUTTONS, perform, skippable
+from workflows.services.operating import BUTTONS, cancellable, perform, rerun_from, rerunnable, skippable
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -111,6 +111,8 @@ def execution(request: HttpRequest, namespace: str, workflow_id: UUID) -> HttpRe
         buttons=[(action, may_operate and action.allowed(run.status)) for action in BUTTONS],
         may_operate=may_operate,
         skippable=skippable(run) if may_operate else [],
+        cancellable=cancellable(tasks) if may_operate else set(),
+        rerunnable=rerunnable(run, tasks) if may_operate else set(),
         preview=browsing.PREVIEW,
     )
 
@@ -140,6 +142,34 @@ def act(request: HttpRequest, namespace: str, workflow_id: UUID, name: str) -> H
         messages.error(request, error.message)
     else:
         messages.success(request, said)
+    response = redirect("ops:execution", namespace, workflow_id)
+    response.status_code = 303
+    return response
+
+
+@page
+def rerun(request: HttpRequest, namespace: str, workflow_id: UUID, task_id: UUID) -> HttpResponse:
+    """What a rerun from a task would do, and the button that does it."""
+    run = browsing.get_run(namespace, workflow_id)
+    if not access.may_operate(request.user):
+        return _problem(request, 403, "Not allowed", f"Acting on runs needs a staff account with {access.OPERATE}.")
+    try:
+        if request.method == "POST":
+            said = rerun_from(namespace, workflow_id, task_id, actor=request.user.get_username())
+            messages.success(request, said)
+        else:
+            preview = control.preview_rerun(namespace, workflow_id, task_id)
+            lists = [
+                ("Runs again now", preview.runs_again),
+                ("Goes on where it was", preview.reopened),
+                ("Is taken back, and runs again when its turn comes", preview.deleted),
+                ("Keeps its result", preview.kept),
+            ]
+            return _render(request, "ops/rerun.html", namespace, run=run, lists=lists)
+    except NotFound:
+        raise
+    except OstinatoError as error:
+        messages.error(request, error.message)
     response = redirect("ops:execution", namespace, workflow_id)
     response.status_code = 303
     return response

@@ -5,11 +5,12 @@ The admin and the operator's pages offer the same ones; the services decide, thi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
 from orchestrator.errors import Invalid, NotFound
-from workflows.engine.blueprint import OPERATORS
+from workflows.engine.blueprint import CONTAINERS, OPERATORS
 from workflows.models import Execution, Task
 from workflows.services import control
 from workflows.services.control import available_actions
@@ -40,6 +41,9 @@ ACTIONS = {
         Action("resume", "Resume", "Resumed", "Only a paused workflow can be resumed"),
         Action("retry", "Retry", "Retried", "Only a workflow that ended without success can be retried"),
         Action("restart", "Restart", "Restarted", "Only an ended workflow can be restarted"),
+        Action(
+            "cancel_task", "Cancel task", "Cancelled", "Only before the workflow has ended", danger=True, needs_ref=True
+        ),
         Action("nudge", "Nudge", "Nudged", "Only a workflow that has not ended can be nudged"),
         Action(
             "skip_task", "Skip task", "Will skip", "Only before the workflow has ended", danger=True, needs_ref=True
@@ -73,6 +77,8 @@ def perform(name: str, namespace: str, workflow_id: UUID, *, actor: str, reason:
             control.retry(namespace, workflow_id, actor=actor)
         case "restart":
             control.restart(namespace, workflow_id, actor=actor)
+        case "cancel_task":
+            control.cancel_task(namespace, workflow_id, ref, actor=actor, reason=reason or None)
         case "nudge":
             control.nudge(namespace, workflow_id, actor=actor)
         case "terminate":
@@ -80,6 +86,24 @@ def perform(name: str, namespace: str, workflow_id: UUID, *, actor: str, reason:
         case "skip_task":
             control.skip_task(namespace, workflow_id, ref, actor=actor)
     return f"{action.done} {ref}." if action.needs_ref else f"{action.done}."
+
+
+def cancellable(tasks: Iterable[Task]) -> set[UUID]:
+    """Tasks of a page that a person may cancel: open ones that end by themselves."""
+    return {task.id for task in tasks if task.ended_at is None and task.type not in CONTAINERS | {"COMPENSATION"}}
+
+
+def rerunnable(run: Execution, tasks: Iterable[Task]) -> set[UUID]:
+    """Tasks of a page that an ended run may be rerun from."""
+    if not ACTIONS["restart"].allowed(run.status):
+        return set()
+    return {task.id for task in tasks if task.ended_at is not None and task.type != "COMPENSATION"}
+
+
+def rerun_from(namespace: str, workflow_id: UUID, task_id: UUID, *, actor: str) -> str:
+    """Rerun an ended run from a task and say so; raises NotFound, Invalid or IllegalState with the reason."""
+    control.rerun(namespace, workflow_id, actor=actor, task_id=task_id)
+    return "Rerun from the task."
 
 
 def skippable(run: Execution) -> list[str]:

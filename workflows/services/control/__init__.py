@@ -8,7 +8,14 @@ from workflows.services.control.jumping import jump
 from workflows.services.control.lifecycle import nudge, pause, reset_callbacks, resume, terminate, update_variables
 from workflows.services.control.planning import Preview
 from workflows.services.control.removing import remove, terminate_remove
-from workflows.services.control.rerunning import preview_rerun, preview_retry, rerun, restart, retry
+from workflows.services.control.rerunning import (
+    preview_rerun,
+    preview_restart,
+    preview_retry,
+    rerun,
+    restart,
+    retry,
+)
 from workflows.services.control.tasks import cancel_task, complete_task, skip_task
 
 __all__ = [
@@ -22,6 +29,7 @@ __all__ = [
     "nudge",
     "pause",
     "preview_rerun",
+    "preview_restart",
     "preview_retry",
     "remove",
     "rerun",

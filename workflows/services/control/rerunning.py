@@ -14,7 +14,7 @@ from workflows.managers.task import OutlineTask
 from workflows.models import Execution, Task, TaskLog
 from workflows.services.control.acting import FAILED, audited, missing, note, refuse, require
 from workflows.services.control.continuing import UNCHANGED, Reopening, Revise, carry_out, reopen_run
-from workflows.services.control.planning import Preview, plan_rerun, plan_retry, preview, undone
+from workflows.services.control.planning import Preview, named, plan_rerun, plan_retry, preview, undone
 from workflows.services.control.reviving import hold_family, revive_ancestors
 from workflows.services.control.walking import Plan, newest
 from workflows.services.revisions import blueprint_for, resolve_revision
@@ -107,6 +107,17 @@ def preview_retry(namespace: str, workflow_id: UUID) -> Preview:
     require(run, "retry")
     rows = Task.sql.outline(run.id)
     return preview(run.id, rows, _checked(run, "retry", rows, plan_retry(_blueprint(run), rows)))
+
+
+def preview_restart(namespace: str, workflow_id: UUID) -> Preview:
+    """What `restart` would wipe and run anew: everything; takes no lock."""
+    run = _peek(namespace, workflow_id)
+    require(run, "restart")
+    rows = Task.sql.outline(run.id)
+    root = _blueprint(run).root.nodes
+    again = tuple(named(node.ref, "") for node in root[:1])
+    wiped = dict.fromkeys(named(row.ref, row.iteration) for row in rows)
+    return Preview(run.id, runs_again=again, deleted=tuple(name for name in wiped if name not in again))
 
 
 def preview_rerun(namespace: str, workflow_id: UUID, task_id: UUID) -> Preview:
