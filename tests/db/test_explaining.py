@@ -12,7 +12,7 @@ from django.db import connections
 
 from dispatch.managers import ExpiredLease
 from dispatch.models import QueuedTask
-from dispatch.services import polling
+from dispatch.services import limiting, polling
 from orchestrator.db.ids import new_id
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import NotFound
@@ -245,6 +245,51 @@ def test_the_command_lists_and_releases() -> None:
         call_command("quarantine", "--release", str(new_id()), stdout=out)
     call_command("quarantine", "--release", "--all", stdout=out)
     assert not DecideQueue.objects.get(workflow_id=run).quarantined
+
+
+def limited(**policy: Any) -> tuple[UUID, UUID, str]:
+    """Two runs of one limited task: the first has it handed out, the second waits."""
+    queue = flows.unique("q")
+    definitions.register_tasks(flows.NAMESPACE, [{"name": queue, **policy}])
+    name = flows.register(flows.simple("a", queue))
+    first, second = flows.start(name), flows.start(name)
+    flows.drain()
+    polling.note_polls(flows.NAMESPACE, [(queue, None)], "w1")
+    (task,) = flows.lease(queue, worker_id="w1")
+    assert (task.workflow_id, flows.lease(queue)) == (first, [])
+    return first, second, queue
+
+
+def test_a_limit_of_tasks_in_hand_is_named() -> None:
+    first, second, _ = limited(concurrentExecLimit=1)
+    reason = only(second)
+    assert (reason.code, "1 of at most 1 are in flight" in reason.message) == (Code.LIMITED, True)
+    assert only(first).code is Code.LEASED
+
+
+def test_a_limit_of_tasks_in_a_time_is_named() -> None:
+    _, second, _ = limited(rateLimitPerFrequency=1, rateLimitFrequencyInSeconds=600)
+    reason = only(second)
+    assert reason.code is Code.LIMITED and "1 of at most 1 were handed out in these 600 s" in reason.message
+
+
+def test_the_holder_of_a_semaphore_is_named() -> None:
+    semaphore = flows.unique("sem")
+    limiting.put_semaphore(flows.NAMESPACE, semaphore, 1)
+    first, second, _ = limited(semaphores=[semaphore])
+    reason = only(second)
+    assert reason.code is Code.SEMAPHORE
+    assert f"it wants 1 of {semaphore}, which has 0 of 1 free (held by task" in reason.message
+    assert f"of run {first} until" in reason.message
+
+
+def test_a_run_that_waits_for_its_turn_says_so() -> None:
+    name = flows.register(flows.simple("a"), rateLimitConfig={"rateLimitKey": "one", "concurrentExecLimit": 1})
+    flows.start(name)
+    waiting = flows.start(name)
+    flows.drain()
+    assert Code.NOT_ADMITTED in why(waiting)
+    assert not explain(flows.NAMESPACE, waiting).bugs
 
 
 # What must never be: the row that would wake a run is taken away behind the engine's back.

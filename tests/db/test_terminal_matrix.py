@@ -13,8 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from dispatch.models import QueuedTask
-from dispatch.services import dispatching
+from dispatch.models import Permit, QueuedTask
+from dispatch.services import dispatching, limiting
 from dispatch.services.dispatching import TaskReport
 from orchestrator.db.transactions import transaction
 from outbox.models import OutboxEvent
@@ -48,10 +48,14 @@ class Scene:
 def scene(trigger: dict[str, Any] | None = None, then: list[dict[str, Any]] | None = None, **fields: Any) -> Scene:
     """Everything is open; the branch of `trigger` ends the run."""
     queues = {kind: flows.unique(kind) for kind in ("done", "undo", "queued", "held", "leaf", "trigger")}
+    limiting.put_semaphore(flows.NAMESPACE, queues["held"], 1)
     definitions.register_tasks(
         flows.NAMESPACE,
         [
-            {"name": queues["held"], "responseTimeoutSeconds": 600, "timeoutSeconds": 900, "totalTimeoutSeconds": 1800},
+            {
+                "name": queues["held"], "responseTimeoutSeconds": 600, "timeoutSeconds": 900,
+                "totalTimeoutSeconds": 1800, "semaphores": [queues["held"]],
+            },
             {"name": queues["trigger"], "retryCount": 0, **(trigger or {})},
         ],
     )
@@ -79,6 +83,7 @@ def scene(trigger: dict[str, Any] | None = None, then: list[dict[str, Any]] | No
     flows.complete(flows.lease_all(queues["done"], 1))
     flows.drain()
     (held,) = flows.lease_all(queues["held"], 1)
+    assert Permit.objects.filter(task_id=held.id).exists()
     child = Execution.objects.get(parent_workflow_id=run).id
     return Scene(parent, run, child, failure, queues, held)
 
@@ -283,6 +288,7 @@ def nothing_is_left(run: UUID) -> None:
     assert not Task.objects.filter(workflow_id=run, ended_at=None).exists()
     assert not QueuedTask.objects.filter(workflow_id=run).exists()
     assert not Timer.objects.filter(workflow_id=run).exists()
+    assert not Permit.objects.filter(workflow_id=run).exists()
     assert not DecideQueue.objects.filter(workflow_id=run).exists()
     assert not Task.objects.filter(workflow_id=run).exclude(lease_token=None).exists()
 
