@@ -16,30 +16,28 @@ from orchestrator.db.sql import batch
 from orchestrator.db.transactions import requires_transaction
 from outbox.managers import NewOutboxEvent
 from outbox.models import OutboxEvent
-from workflows.engine import compensation
-from workflows.engine.commands import EndRun, ScheduleTask
+from workflows.engine.commands import ScheduleTask
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution, RunEnd
 from workflows.managers.history import NewEvent
 from workflows.managers.task import EndedTask, TaskEnd
 from workflows.managers.timer import NewTimer
 from workflows.models import Admission, DecideQueue, Execution, HistoryEvent, Task, Timer
+from workflows.transition_rows import (
+    cascade,
+    ended_event,
+    failure,
+    made_events,
+    marker,
+    queue_row,
+    stop,
+    task_row,
+)
 
 Ending = tuple[LockedExecution, RunEnd]
 """A run under its lock, and how it ends."""
 NewTask = tuple[UUID, str, int, ScheduleTask]
 """(run, namespace, run's priority, task)."""
-
-_ENDED_EVENT = {
-    TaskStatus.COMPLETED: "task.completed",
-    TaskStatus.COMPLETED_WITH_ERRORS: "task.completed",
-    TaskStatus.FAILED: "task.failed",
-    TaskStatus.FAILED_WITH_TERMINAL_ERROR: "task.failed",
-    TaskStatus.TIMED_OUT: "task.timed_out",
-    TaskStatus.CANCELED: "task.canceled",
-    TaskStatus.SKIPPED: "task.skipped",
-}
-
 
 @requires_transaction
 def make_tasks(tasks: Sequence[NewTask]) -> set[UUID]:
@@ -49,9 +47,9 @@ def make_tasks(tasks: Sequence[NewTask]) -> set[UUID]:
     """
     if not tasks:
         return set()
-    inserted = Task.sql.insert([_task_row(*task) for task in tasks])
+    inserted = Task.sql.insert([task_row(*task) for task in tasks])
     made = [task for task in tasks if task[3].id in inserted]
-    queued = [_queue_row(*task) for task in made if task[3].queue and task[3].status == TaskStatus.SCHEDULED]
+    queued = [queue_row(*task) for task in made if task[3].queue and task[3].status == TaskStatus.SCHEDULED]
     if queued:
         QueuedTask.sql.enqueue(queued)
         hint(QUEUE)
@@ -62,7 +60,7 @@ def make_tasks(tasks: Sequence[NewTask]) -> set[UUID]:
     ]
     if timers:
         Timer.sql.insert(timers)
-    HistoryEvent.sql.append([event for task in made for event in _made_events(task[0], task[3])])
+    HistoryEvent.sql.append([event for task in made for event in made_events(task[0], task[3])])
     effects = [
         NewOutboxEvent(namespace, effect.topic, effect.payload)
         for _, namespace, _, task in made
@@ -91,7 +89,7 @@ def end_tasks(ends: Sequence[TaskEnd]) -> list[EndedTask]:
     with batch():
         Permit.sql.release(task.id for task in ended)
         Timer.sql.delete_for_tasks([(task.workflow_id, task.id) for task in ended])
-        HistoryEvent.sql.append([_ended_event(task, reasons[task.id]) for task in ended])
+        HistoryEvent.sql.append([ended_event(task, reasons[task.id]) for task in ended])
     hint(history={task.workflow_id for task in ended})
     return ended
 
@@ -99,7 +97,7 @@ def end_tasks(ends: Sequence[TaskEnd]) -> list[EndedTask]:
 @requires_transaction
 def stop_children(namespace: str, ended: Sequence[EndedTask], reason: str) -> None:
     """Stop the children of tasks that were ended from outside: nobody waits for them any more."""
-    effects = [_stop(namespace, task, reason) for task in ended if task.sub_workflow_id]
+    effects = [stop(namespace, task, reason) for task in ended if task.sub_workflow_id]
     if effects:
         OutboxEvent.sql.publish(effects)
         hint(OUTBOX)
@@ -123,7 +121,7 @@ def end_runs(ends: Sequence[Ending]) -> None:
         NewEvent(run.id, f"workflow.{end.status.lower()}", {"status": end.status, "reason": end.reason})
         for run, end in ending
     ]
-    failures = [_failure(run, end) for run, end in ending if end.failure_workflow_id]
+    failures = [failure(run, end) for run, end in ending if end.failure_workflow_id]
     _clear(ending, said, failures, leaving=[run.id for run, _ in ending])
     _report_to_parents(ending)
 
@@ -140,9 +138,9 @@ def _clear(
         hint(ADMISSION)
     Permit.sql.release_for_runs(ids)
     Timer.sql.delete_for_runs(ids)
-    HistoryEvent.sql.append([*(_ended_event(task, None) for task in cancelled), *events])
+    HistoryEvent.sql.append([*(ended_event(task, None) for task in cancelled), *events])
     runs = {run.id: (run, end) for run, end in ends}
-    effects = [*(_cascade(*runs[task.workflow_id], task) for task in cancelled if task.sub_workflow_id), *effects]
+    effects = [*(cascade(*runs[task.workflow_id], task) for task in cancelled if task.sub_workflow_id), *effects]
     if effects:
         OutboxEvent.sql.publish(effects)
         hint(OUTBOX)
@@ -169,18 +167,9 @@ def _begin_undoing(ends: Sequence[Ending]) -> None:
             Execution.sql.set_status(run.id, WorkflowStatus.RUNNING, expected=[WorkflowStatus.PAUSED])
     said = [NewEvent(run.id, "workflow.compensating", {"status": end.status, "reason": end.reason}) for run, end in ends]
     _clear(ends, said, [])
-    make_tasks([(run.id, run.namespace, run.priority, _marker(end)) for run, end in ends])
+    make_tasks([(run.id, run.namespace, run.priority, marker(end)) for run, end in ends])
     DecideQueue.sql.enqueue([run.id for run, _ in ends])
     hint(DECIDE)
-
-
-def _marker(end: RunEnd) -> ScheduleTask:
-    failure = {"name": end.failure_workflow_name, "version": end.failure_workflow_version}
-    wanted = EndRun(
-        WorkflowStatus(end.status), end.output, end.reason, end.failed_refs,
-        failure if end.failure_workflow_name else None,
-    )  # fmt: skip
-    return compensation.marker(new_id(), wanted)
 
 
 _REPORTED = {
@@ -211,104 +200,6 @@ def _report_to_parents(ends: Sequence[Ending]) -> None:
     if reports:
         Task.sql.lock(sorted((report.workflow_id, report.id) for report in reports))
         end_tasks(reports)
-
-
-def _task_row(workflow_id: UUID, namespace: str, priority: int, task: ScheduleTask) -> dict[str, Any]:
-    return {
-        "id": task.id,
-        "workflow_id": workflow_id,
-        "namespace": namespace,
-        "ref": task.ref,
-        "iteration": task.iteration,
-        "attempt": task.attempt,
-        "name": task.name,
-        "type": task.type,
-        "status": task.status,
-        "consumed": task.consumed,
-        "queue": task.queue,
-        "domain": task.domain,
-        "priority": task.priority or priority,
-        "input": {} if task.input is None else task.input,
-        "output": task.output,
-        "state": task.state,
-        "spec": task.spec,
-        "reason": task.reason,
-        "cause": task.cause,
-        "response_seconds": task.response_seconds,
-        "timeout_seconds": task.timeout_seconds,
-        "retried_task_id": task.retried_task_id,
-        "sub_workflow_id": task.sub_workflow_id,
-        "first_scheduled_at": task.first_scheduled_at,
-        "ended": TaskStatus(task.status).terminal,
-    }
-
-
-def _queue_row(workflow_id: UUID, namespace: str, priority: int, task: ScheduleTask) -> dict[str, Any]:
-    return {
-        "id": task.id,
-        "workflow_id": workflow_id,
-        "namespace": namespace,
-        "queue": task.queue,
-        "name": task.name,
-        "priority": task.priority or priority,
-        "delay_seconds": task.delay_seconds,
-        "response_seconds": task.response_seconds,
-        "timeout_seconds": task.timeout_seconds,
-    }
-
-
-def _made_events(workflow_id: UUID, task: ScheduleTask) -> list[NewEvent]:
-    data = {"type": task.type, "name": task.name, "iteration": task.iteration, "attempt": task.attempt}
-    events = [NewEvent(workflow_id, "task.scheduled", data, task.id, task.ref)]
-    status = TaskStatus(task.status)
-    if status.terminal:
-        ended = {"status": status, "iteration": task.iteration, "attempt": task.attempt, "reason": task.reason}
-        events.append(NewEvent(workflow_id, _ENDED_EVENT[status], ended, task.id, task.ref))
-    return events
-
-
-def _ended_event(task: EndedTask, end: TaskEnd | None) -> NewEvent:
-    data: dict[str, Any] = {"status": task.status, "iteration": task.iteration, "attempt": task.attempt}
-    if end and end.reason:
-        data["reason"] = end.reason[:500]
-    if end and end.worker_id:
-        data["worker_id"] = end.worker_id
-    return NewEvent(task.workflow_id, _ENDED_EVENT[TaskStatus(task.status)], data, task.id, task.ref)
-
-
-def _cascade(run: LockedExecution, end: RunEnd, task: EndedTask) -> NewOutboxEvent:
-    # A parent that failed undoes what it completed; so does a child that was under way.
-    compensate = end.status in (WorkflowStatus.FAILED, WorkflowStatus.TIMED_OUT)
-    return _stop(run.namespace, task, f"The parent workflow {run.id} ended {end.status}.", compensate)
-
-
-def _stop(namespace: str, task: EndedTask, reason: str, compensate: bool = False) -> NewOutboxEvent:
-    payload = {
-        "workflow_id": task.sub_workflow_id,
-        "parent_workflow_id": task.workflow_id,
-        "ref": task.ref,
-        "iteration": task.iteration,
-        "attempt": task.attempt,
-        "reason": reason,
-        "compensate": compensate,
-    }
-    return NewOutboxEvent(namespace, "workflow.terminate", payload)
-
-
-def _failure(run: LockedExecution, end: RunEnd) -> NewOutboxEvent:
-    payload = {
-        "workflow_id": end.failure_workflow_id,
-        "failed_workflow_id": run.id,
-        "name": end.failure_workflow_name,
-        "version": end.failure_workflow_version,
-        "reason": end.reason,
-        "status": end.status,
-        "input": run.input,
-        "correlation_id": run.correlation_id,
-        "task_to_domain": run.task_to_domain,
-        "failed_refs": list(end.failed_refs),
-    }
-    return NewOutboxEvent(run.namespace, "workflow.start_failure", payload)
 
 
 def run_end(

@@ -1,0 +1,140 @@
+"""What the transitions write: rows of tasks, events of the history, effects for the outbox. Nothing here is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from orchestrator.db.ids import new_id
+from outbox.managers import NewOutboxEvent
+from workflows.engine import compensation
+from workflows.engine.commands import EndRun, ScheduleTask
+from workflows.engine.state import TaskStatus, WorkflowStatus
+from workflows.managers.execution import LockedExecution, RunEnd
+from workflows.managers.history import NewEvent
+from workflows.managers.task import EndedTask, TaskEnd
+
+_ENDED_EVENT = {
+    TaskStatus.COMPLETED: "task.completed",
+    TaskStatus.COMPLETED_WITH_ERRORS: "task.completed",
+    TaskStatus.FAILED: "task.failed",
+    TaskStatus.FAILED_WITH_TERMINAL_ERROR: "task.failed",
+    TaskStatus.TIMED_OUT: "task.timed_out",
+    TaskStatus.CANCELED: "task.canceled",
+    TaskStatus.SKIPPED: "task.skipped",
+}
+
+
+def task_row(workflow_id: UUID, namespace: str, priority: int, task: ScheduleTask) -> dict[str, Any]:
+    """A task's own row."""
+    return {
+        "id": task.id,
+        "workflow_id": workflow_id,
+        "namespace": namespace,
+        "ref": task.ref,
+        "iteration": task.iteration,
+        "attempt": task.attempt,
+        "name": task.name,
+        "type": task.type,
+        "status": task.status,
+        "consumed": task.consumed,
+        "queue": task.queue,
+        "domain": task.domain,
+        "priority": task.priority or priority,
+        "input": {} if task.input is None else task.input,
+        "output": task.output,
+        "state": task.state,
+        "spec": task.spec,
+        "reason": task.reason,
+        "cause": task.cause,
+        "response_seconds": task.response_seconds,
+        "timeout_seconds": task.timeout_seconds,
+        "retried_task_id": task.retried_task_id,
+        "sub_workflow_id": task.sub_workflow_id,
+        "first_scheduled_at": task.first_scheduled_at,
+        "ended": TaskStatus(task.status).terminal,
+    }
+
+
+def queue_row(workflow_id: UUID, namespace: str, priority: int, task: ScheduleTask) -> dict[str, Any]:
+    """The row of a task that waits for a worker."""
+    return {
+        "id": task.id,
+        "workflow_id": workflow_id,
+        "namespace": namespace,
+        "queue": task.queue,
+        "name": task.name,
+        "priority": task.priority or priority,
+        "delay_seconds": task.delay_seconds,
+        "response_seconds": task.response_seconds,
+        "timeout_seconds": task.timeout_seconds,
+    }
+
+
+def made_events(workflow_id: UUID, task: ScheduleTask) -> list[NewEvent]:
+    """What the history says of a task that was made; one that was settled at once has ended too."""
+    data = {"type": task.type, "name": task.name, "iteration": task.iteration, "attempt": task.attempt}
+    events = [NewEvent(workflow_id, "task.scheduled", data, task.id, task.ref)]
+    status = TaskStatus(task.status)
+    if status.terminal:
+        ended = {"status": status, "iteration": task.iteration, "attempt": task.attempt, "reason": task.reason}
+        events.append(NewEvent(workflow_id, _ENDED_EVENT[status], ended, task.id, task.ref))
+    return events
+
+
+def ended_event(task: EndedTask, end: TaskEnd | None) -> NewEvent:
+    """What the history says of a task that ended; without `end` it was cancelled with its run."""
+    data: dict[str, Any] = {"status": task.status, "iteration": task.iteration, "attempt": task.attempt}
+    if end and end.reason:
+        data["reason"] = end.reason[:500]
+    if end and end.worker_id:
+        data["worker_id"] = end.worker_id
+    return NewEvent(task.workflow_id, _ENDED_EVENT[TaskStatus(task.status)], data, task.id, task.ref)
+
+
+def cascade(run: LockedExecution, end: RunEnd, task: EndedTask) -> NewOutboxEvent:
+    """Stops the child of a task that was cancelled with its run."""
+    # A parent that failed undoes what it completed; so does a child that was under way.
+    compensate = end.status in (WorkflowStatus.FAILED, WorkflowStatus.TIMED_OUT)
+    return stop(run.namespace, task, f"The parent workflow {run.id} ended {end.status}.", compensate)
+
+
+def stop(namespace: str, task: EndedTask, reason: str, compensate: bool = False) -> NewOutboxEvent:
+    """Stops the child of a task, or sees to it that it never starts."""
+    payload = {
+        "workflow_id": task.sub_workflow_id,
+        "parent_workflow_id": task.workflow_id,
+        "ref": task.ref,
+        "iteration": task.iteration,
+        "attempt": task.attempt,
+        "reason": reason,
+        "compensate": compensate,
+    }
+    return NewOutboxEvent(namespace, "workflow.terminate", payload)
+
+
+def failure(run: LockedExecution, end: RunEnd) -> NewOutboxEvent:
+    """Starts the failure workflow of a run."""
+    payload = {
+        "workflow_id": end.failure_workflow_id,
+        "failed_workflow_id": run.id,
+        "name": end.failure_workflow_name,
+        "version": end.failure_workflow_version,
+        "reason": end.reason,
+        "status": end.status,
+        "input": run.input,
+        "correlation_id": run.correlation_id,
+        "task_to_domain": run.task_to_domain,
+        "failed_refs": list(end.failed_refs),
+    }
+    return NewOutboxEvent(run.namespace, "workflow.start_failure", payload)
+
+
+def marker(end: RunEnd) -> ScheduleTask:
+    """The operator row of a run that undoes its tasks before it ends."""
+    failure = {"name": end.failure_workflow_name, "version": end.failure_workflow_version}
+    wanted = EndRun(
+        WorkflowStatus(end.status), end.output, end.reason, end.failed_refs,
+        failure if end.failure_workflow_name else None,
+    )  # fmt: skip
+    return compensation.marker(new_id(), wanted)
