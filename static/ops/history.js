@@ -10,7 +10,7 @@ const announce = document.getElementById("announce");
 const KINDS = {
   completed: "done", skipped: "done", scheduled: "waiting", started: "active", paused: "attention",
   alert: "attention", late_result_refused: "attention", failed: "failed", timed_out: "failed",
-  terminated: "stopped", canceled: "stopped",
+  terminated: "stopped", canceled: "stopped", compensating: "attention", swept: "attention", stuck: "attention",
 };
 const REFRESH_MS = 250;
 const POLLS_MS = [2000, 5000, 15000];

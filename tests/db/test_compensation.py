@@ -15,8 +15,9 @@ from tests import flows
 from tests.support import Contender, race
 from workflows.managers.task import TaskEnd
 from workflows.models import DecideQueue, Execution, HistoryEvent, Task, Timer
-from workflows.services import control, evaluation, timers
+from workflows.services import control, evaluation, simulation, timers
 from workflows.services.explaining import Code, explain
+from workflows.services.starting import StartRequest
 from workflows.services.sweeping import invariant_report
 from workflows.transitions import end_tasks
 
@@ -267,3 +268,13 @@ def test_a_second_cause_leaves_the_undoing_alone() -> None:
     flows.drain()
     assert undo(queue, 2) == ["un_b", "un_a"]
     assert flows.status(run) == "FAILED"
+
+
+def test_a_run_in_memory_undoes_its_tasks_too() -> None:
+    definition = {"name": "trial", "version": 1, "tasks": [step("a", "q"), step("b", "q"), flows.simple("bad", retryCount=0)]}
+    mocks = {ref: [{"output": {"by": ref}}] for ref in ("a", "b", "un_a", "un_b")}
+    mocks["bad"] = [{"status": "FAILED"}]
+    shown = simulation.simulate(StartRequest("trial", definition=definition), {"taskRefToMockOutput": mocks})
+    assert (shown["status"], shown["reasonForIncompletion"].rpartition("; ")[2]) == ("FAILED", "undone: b, a")
+    done = [(task["referenceTaskName"], task["inputData"].get("of")) for task in shown["tasks"]]
+    assert done[-2:] == [("un_b", "b"), ("un_a", "a")]

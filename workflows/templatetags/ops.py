@@ -132,7 +132,8 @@ def kind(event_type: str) -> str:
     return {
         "completed": "done", "skipped": "done", "scheduled": "waiting", "started": "active", "paused": "attention",
         "alert": "attention", "late_result_refused": "attention", "failed": "failed", "timed_out": "failed",
-        "terminated": "stopped", "canceled": "stopped",
+        "terminated": "stopped", "canceled": "stopped", "compensating": "attention", "swept": "attention",
+        "stuck": "attention",
     }.get(last, "unknown")  # fmt: skip
 
 
