@@ -209,6 +209,16 @@ MUTATIONS = [
         " ORDER BY t.ended_at DESC, t.id DESC LIMIT 1", " ORDER BY t.ended_at, t.id LIMIT 1",
         SAGA + "test_a_failed_run_undoes_its_tasks_and_leaves_nothing_alive",
     ),
+    Mutation(
+        "INV-9", "workflows/sql/admission.sql",
+        "     ORDER BY id FOR NO KEY UPDATE)", "     ORDER BY id)",
+        ADMISSION + "test_a_new_quota_does_not_count_a_run_that_is_just_ending",
+    ),
+    Mutation(
+        "INV-9", "workflows/services/admission.py",
+        "    take_advisory(keys)\n", "",
+        ADMISSION + "test_a_start_counts_after_it_waited_for_the_quotas_lock",
+    ),
 ]  # fmt: skip
 
 

@@ -9,12 +9,15 @@ import pytest
 from django.db import transaction as django_transaction
 
 from dispatch.models import QueuedTask
+from orchestrator.db.ids import new_id
+from orchestrator.db.transactions import transaction
 from orchestrator.errors import Invalid, LimitExceeded
 from tests import flows
-from tests.support import race
-from workflows.models import Admission, Execution, Timer
-from workflows.services import admission, control, definitions
+from tests.support import Contender, race
+from workflows.models import Admission, DecideQueue, Execution, Timer
+from workflows.services import admission, control, definitions, starting
 from workflows.services.explaining import Code, explain
+from workflows.services.starting import StartRequest
 from workflows.services.sweeping import invariant_report
 
 pytestmark = pytest.mark.usefixtures("committed")
@@ -76,6 +79,32 @@ def test_a_quota_counts_what_runs_already_and_not_children() -> None:
         flows.start(outer)
     admission.put_quota(flows.NAMESPACE, None)
     flows.start(outer)
+
+
+@pytest.mark.invariant("INV-9")
+def test_a_new_quota_does_not_count_a_run_that_is_just_ending() -> None:
+    """Its row would be written behind the end that takes it away, and count for ever."""
+    name = flows.register(flows.simple("a", flows.unique("q")))
+    staying, ending = flows.start(name), flows.start(name)
+    flows.drain()
+    with transaction():
+        DecideQueue.sql.enqueue([ending])
+        control.lifecycle.end_terminated(Execution.sql.lock([ending])[0], "over")
+        quota = Contender(lambda: admission.put_quota(flows.NAMESPACE, 2)).until_blocked()
+    assert quota.result()["running"] == 1
+    assert list(Admission.objects.values_list("workflow_id", flat=True)) == [staying]
+    assert leftovers() == {}
+
+
+@pytest.mark.invariant("INV-9")
+def test_a_start_counts_after_it_waited_for_the_quotas_lock() -> None:
+    """The other start has counted and inserted its run, and has not committed."""
+    name = flows.register(flows.simple("a", flows.unique("q")))
+    admission.put_quota(flows.NAMESPACE, 1)
+    with transaction():
+        starting._insert(StartRequest(name), new_id(), owned=True)
+        other = Contender(lambda: flows.start(name)).until_blocked()
+    assert isinstance(other.outcome(), LimitExceeded)
 
 
 @pytest.mark.invariant("INV-9")

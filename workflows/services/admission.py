@@ -120,9 +120,12 @@ def admit_next_batch() -> int:
 def _admit(group: Group) -> int:
     """Advisory locks > count > gates > runs > rows. The longest-waiting run of the line goes first. [INV-9, INV-12]"""
     with transaction():
+        counts = Quota.sql.quota(group.namespace) is not None
+        _take(group.namespace, group.name, group.key, counts)
         quota = Quota.sql.quota(group.namespace)
-        _take(group.namespace, group.name, group.key, quota is not None)
-        chosen = _choose(group, Quota.sql.quota(group.namespace))
+        if quota is not None and not counts:
+            return 0  # it is new, and its lock is not ours: the next round takes it
+        chosen = _choose(group, quota)
         if not chosen:
             return 0
         DecideQueue.sql.enqueue(chosen)

@@ -39,11 +39,15 @@ UPDATE workflows_admission SET admitted = true WHERE workflow_id = ANY(%(ids)s::
 DELETE FROM workflows_admission WHERE workflow_id = ANY(%(ids)s::uuid[]) RETURNING workflow_id
 
 -- name: count_running
--- A quota that is new counts the runs that are under way.
+-- lock: EXECUTION
+-- A quota that is new counts the runs that are under way. Each run is locked, so that one which is just ending is waited
+-- for and left out: nobody would take its row away again.
+WITH running AS MATERIALIZED (
+    SELECT id, namespace, name FROM workflows_execution
+     WHERE namespace = %(namespace)s AND ended_at IS NULL AND parent_workflow_id IS NULL AND admitted_at IS NOT NULL
+     ORDER BY id FOR NO KEY UPDATE)
 INSERT INTO workflows_admission (workflow_id, namespace, name, counted, admitted)
-SELECT id, namespace, name, true, true FROM workflows_execution
- WHERE namespace = %(namespace)s AND status IN ('RUNNING', 'PAUSED') AND parent_workflow_id IS NULL
-   AND admitted_at IS NOT NULL
+SELECT id, namespace, name, true, true FROM running
 ON CONFLICT (workflow_id) DO UPDATE SET counted = true
 
 -- name: put_quota
