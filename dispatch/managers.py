@@ -167,9 +167,9 @@ class TaskQueueManager(VerbManager):
         _SQL.give_back.send(ids=list(ids))
 
     @requires_transaction
-    def cap(self, runs: Sequence[tuple[UUID, int]]) -> None:
-        """Hold the queue rows of (run, cap) beyond its cap, and let through what has room; gates held."""
-        _SQL.cap.send(workflow_ids=[run for run, _ in runs], caps=[cap for _, cap in runs])
+    def let_through(self, caps: Sequence[tuple[UUID, int]]) -> None:
+        """Let held tasks of (run, cap) through as far as there is room; their gates are held."""
+        _SQL.let_through.send(workflow_ids=[run for run, _ in caps], caps=[cap for _, cap in caps])
 
     @requires_transaction
     def drop(self, ids: Iterable[UUID]) -> None:

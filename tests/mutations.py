@@ -219,6 +219,11 @@ MUTATIONS = [
         "    take_advisory(keys)\n", "",
         ADMISSION + "test_a_start_counts_after_it_waited_for_the_quotas_lock",
     ),
+    Mutation(
+        "INV-8", "workflows/services/applying.py",
+        "        QueuedTask.sql.let_through(list(caps.items()))\n", "",
+        ADMISSION + "test_a_run_hands_out_no_more_tasks_than_it_may_and_drops_none",
+    ),
 ]  # fmt: skip
 
 

@@ -56,8 +56,10 @@ def task_row(workflow_id: UUID, namespace: str, priority: int, task: ScheduleTas
     }
 
 
-def queue_row(workflow_id: UUID, namespace: str, priority: int, task: ScheduleTask) -> dict[str, Any]:
-    """The row of a task that waits for a worker."""
+def queue_row(
+    workflow_id: UUID, namespace: str, priority: int, task: ScheduleTask, *, held: bool
+) -> dict[str, Any]:
+    """The row of a task that waits for a worker, or is `held` until its run lets it through."""
     return {
         "id": task.id,
         "workflow_id": workflow_id,
@@ -65,6 +67,7 @@ def queue_row(workflow_id: UUID, namespace: str, priority: int, task: ScheduleTa
         "queue": task.queue,
         "name": task.name,
         "priority": task.priority or priority,
+        "held": held,
         "delay_seconds": task.delay_seconds,
         "response_seconds": task.response_seconds,
         "timeout_seconds": task.timeout_seconds,

@@ -5,7 +5,7 @@ The caller owns the transaction and holds the gate of every run that is named he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -40,16 +40,18 @@ NewTask = tuple[UUID, str, int, ScheduleTask]
 """(run, namespace, run's priority, task)."""
 
 @requires_transaction
-def make_tasks(tasks: Sequence[NewTask]) -> set[UUID]:
+def make_tasks(tasks: Sequence[NewTask], *, held: Container[UUID] = ()) -> set[UUID]:
     """Insert tasks with their queue rows, timers, effects and history; returns the runs with an absorbed insert.
 
-    What belongs to a task is written only if its row was really inserted. [INV-6a, INV-6d]
+    What belongs to a task is written only if its row was really inserted. [INV-6a, INV-6d] Tasks of `held` runs stand on
+    their queues until they are let through.
     """
     if not tasks:
         return set()
     inserted = Task.sql.insert([task_row(*task) for task in tasks])
     made = [task for task in tasks if task[3].id in inserted]
-    queued = [queue_row(*task) for task in made if task[3].queue and task[3].status == TaskStatus.SCHEDULED]
+    waiting = [task for task in made if task[3].queue and task[3].status == TaskStatus.SCHEDULED]
+    queued = [queue_row(*task, held=task[0] in held) for task in waiting]
     if queued:
         QueuedTask.sql.enqueue(queued)
         hint(QUEUE)

@@ -3,12 +3,12 @@
 -- need no gate: they move tasks between SCHEDULED and IN_PROGRESS only and write no history.
 
 -- name: enqueue
-INSERT INTO dispatch_queuedtask (id, workflow_id, namespace, queue, name, priority, visible_at, enqueued_at, response_seconds,
-    timeout_seconds)
-SELECT id, workflow_id, namespace, queue, name, priority, now() + make_interval(secs => delay_seconds), now(),
+INSERT INTO dispatch_queuedtask (id, workflow_id, namespace, queue, name, priority, held, visible_at, enqueued_at,
+    response_seconds, timeout_seconds)
+SELECT id, workflow_id, namespace, queue, name, priority, held, now() + make_interval(secs => delay_seconds), now(),
        response_seconds, timeout_seconds
   FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, namespace text, queue text, name text,
-       priority smallint, delay_seconds double precision, response_seconds integer, timeout_seconds integer)
+       priority smallint, held boolean, delay_seconds double precision, response_seconds integer, timeout_seconds integer)
 
 -- name: lease
 -- lock: QUEUE
@@ -115,17 +115,17 @@ SELECT k.queue, u.namespace, u.name FROM unnest(%(namespaces)s::text[], %(names)
 UPDATE dispatch_queuedtask SET lease_token = NULL, lease_expires_at = NULL, worker_id = NULL
  WHERE id = ANY(%(ids)s::uuid[])
 
--- name: cap
--- A run's maxConcurrentTasks: of its queue rows, the leased and those let through before stay, the oldest others up to
--- the cap are let through, the rest are held. The caller holds the run's gate, so nobody else adds, ends or caps its
--- tasks; a lease takes rows that are not held only, and those are not written here.
-UPDATE dispatch_queuedtask q SET held = r.position > r.cap
+-- name: let_through
+-- lock: QUEUE
+-- A run's maxConcurrentTasks: of its tasks on queues the first `cap` may be handed out, those let through before first of
+-- all. Whoever adds, ends or lets through tasks of a run holds its gate, so what is counted here stands still.
+UPDATE dispatch_queuedtask q SET held = false
   FROM (
-    SELECT t.id, t.held, t.enqueued_at, u.cap, row_number() OVER (
-               PARTITION BY t.workflow_id ORDER BY t.held OR t.enqueued_at = now(), t.priority DESC, t.id) AS position
+    SELECT t.id, t.held, u.cap,
+           row_number() OVER (PARTITION BY t.workflow_id ORDER BY t.held, t.priority DESC, t.id) AS position
       FROM unnest(%(workflow_ids)s::uuid[], %(caps)s::integer[]) AS u(workflow_id, cap)
       JOIN dispatch_queuedtask t ON t.workflow_id = u.workflow_id) r
- WHERE q.id = r.id AND (r.held OR r.enqueued_at = now()) AND r.held <> (r.position > r.cap)
+ WHERE q.id = r.id AND r.held AND r.position <= r.cap
 
 -- name: drop
 -- lock: QUEUE

@@ -39,6 +39,10 @@ class InvariantQueries:
         """Permits that no lease holds."""
         return _named(_SQL.permit_without_lease.send())
 
+    def held_without_reason(self) -> Findings:
+        """Tasks that wait for others of their run, of which there is none."""
+        return _named(_SQL.held_without_reason.send())
+
     def place_of_ended(self) -> Findings:
         """Places under a limit that no run has, or that its run knows nothing of."""
         return _named(_SQL.place_of_ended.send())

@@ -74,24 +74,24 @@ def apply_decisions(decided: Sequence[Decided]) -> set[UUID]:
         Task.sql.update_open(updated)
     if consumed:
         Task.sql.consume(consumed)
-    absorbed = make_tasks(made)
-    _cap([item for item in decided if not ends_run(item.decision)])
+    caps = _caps(decided)
+    absorbed = make_tasks(made, held=caps)
+    if caps:
+        QueuedTask.sql.let_through(list(caps.items()))
+        hint(QUEUE)
     HistoryEvent.sql.append(alerts)
     end_runs(finished)
     return absorbed
 
 
-def _cap(going_on: Sequence[Decided]) -> None:
-    """Hold what a run's maxConcurrentTasks does not let through, and let through what has room now; under its gate."""
-    blueprints = blueprint_for(item.run.revision_id for item in going_on)
-    caps = [
-        (item.run.id, most)
-        for item in going_on
+def _caps(decided: Sequence[Decided]) -> dict[UUID, int]:
+    """Run -> its maxConcurrentTasks, of those that have one."""
+    blueprints = blueprint_for(item.run.revision_id for item in decided)
+    return {
+        item.run.id: most
+        for item in decided
         if (found := blueprints.get(item.run.revision_id)) and (most := found.definition.get("maxConcurrentTasks"))
-    ]
-    if caps:
-        QueuedTask.sql.cap(caps)
-        hint(QUEUE)
+    }
 
 
 def _sort_update(

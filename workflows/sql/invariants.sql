@@ -29,6 +29,13 @@ SELECT q.workflow_id, q.id, q.queue FROM dispatch_queuedtask q
 SELECT p.workflow_id, p.task_id, p.semaphore FROM dispatch_permit p
  WHERE NOT EXISTS (SELECT 1 FROM dispatch_queuedtask q WHERE q.id = p.task_id AND q.lease_token = p.lease_token) LIMIT 100
 
+-- name: held_without_reason
+-- A run's maxConcurrentTasks holds a task only while another one of the run is let through.
+SELECT q.workflow_id, q.id, q.queue FROM dispatch_queuedtask q JOIN workflows_execution e ON e.id = q.workflow_id
+ WHERE q.held AND e.status = 'RUNNING'
+   AND NOT EXISTS (SELECT 1 FROM dispatch_queuedtask o WHERE o.workflow_id = q.workflow_id AND NOT o.held)
+   AND NOT EXISTS (SELECT 1 FROM workflows_decidequeue d WHERE d.workflow_id = q.workflow_id) LIMIT 100
+
 -- name: place_of_ended
 -- INV-11: a run that ends gives its place under a limit back.
 SELECT a.workflow_id, a.name, a.key FROM workflows_admission a
