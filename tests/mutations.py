@@ -36,6 +36,7 @@ MATRIX = "tests/db/test_terminal_matrix.py::test_every_end_of_a_run_deals_with_e
 RETENTION = "tests/db/test_retention.py::"
 SAGA = "tests/db/test_compensation.py::"
 LIMITS = "tests/races/test_limits.py::"
+TURNS = "tests/races/test_turns.py::"
 ADMISSION = "tests/races/test_admission.py::"
 MUTATIONS = [
     Mutation(
@@ -223,6 +224,31 @@ MUTATIONS = [
         "INV-8", "workflows/services/applying.py",
         "        QueuedTask.sql.let_through(list(caps.items()))\n", "",
         ADMISSION + "test_a_run_hands_out_no_more_tasks_than_it_may_and_drops_none",
+    ),
+    Mutation(
+        "INV-7c", "dispatch/services/dispatching.py",
+        "        Permit.sql.release(lease[1] for lease in leases)\n", "",
+        LIMITS + "test_a_deferred_task_is_not_refused_by_itself",
+    ),
+    Mutation(
+        "INV-7c", "dispatch/services/leasing.py",
+        "            QueuedTask.sql.give_back(refused)\n", "",
+        TURNS + "test_a_task_that_is_refused_one_permit_holds_no_other_and_goes_straight_back",
+    ),
+    Mutation(
+        "INV-7c", "dispatch/services/limiting.py",
+        "fits = all(", "fits = any(",
+        TURNS + "test_a_task_that_is_refused_one_permit_holds_no_other_and_goes_straight_back",
+    ),
+    Mutation(
+        "INV-13", "dispatch/services/leasing.py",
+        "leases = QueuedTask.sql.lease_lanes(", "leases = [] and QueuedTask.sql.lease_lanes(",
+        TURNS + "test_a_tenants_backlog_does_not_crowd_others_out",
+    ),
+    Mutation(
+        "INV-9", "workflows/services/admission.py",
+        "free = free and not waiting and", "free = free and",
+        ADMISSION + "test_a_newcomer_does_not_overtake_those_who_wait",
     ),
 ]  # fmt: skip
 
