@@ -41,6 +41,17 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiter:
+    """A queue that is polled in vain for a semaphore, and how many tasks are ready there, counted up to a hundred."""
+
+    semaphore: str
+    queue: str
+    name: str
+    asked_at: datetime
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
 class NewPermit:
     """What a task takes of a semaphore, for as long as its lease stands."""
 
@@ -89,6 +100,10 @@ class SemaphoreManager(VerbManager):
         """One semaphore of that name, or all."""
         rows = _SQL.find.rows(namespace=namespace, name=name)
         return [StoredSemaphore(row[0], row[1], row[2], row[3], row[4], int(row[5])) for row in rows]
+
+    def waiters(self, namespace: str, name: str | None, *, seconds: float) -> list[Waiter]:
+        """Queues that were polled in vain for one semaphore, or for any, in the last `seconds`."""
+        return [Waiter(*row) for row in _SQL.waiters.rows(namespace=namespace, name=name, seconds=seconds)]
 
     def free(self, keys: Sequence[Key]) -> dict[Key, int]:
         """Permits that nobody holds, unlocked."""

@@ -250,6 +250,11 @@ MUTATIONS = [
         "free = free and not waiting and", "free = free and",
         ADMISSION + "test_a_newcomer_does_not_overtake_those_who_wait",
     ),
+    Mutation(
+        "INV-9", "workflows/services/definitions.py",
+        "known = Semaphore.sql.lock(", "known = Semaphore.sql.free(",
+        TURNS + "test_a_semaphore_is_not_removed_under_a_definition_that_is_being_registered",
+    ),
 ]  # fmt: skip
 
 

@@ -9,15 +9,16 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from dispatch.managers_limits import Holder, StoredSemaphore
 from dispatch.services import limiting
+from dispatch.services.limiting import SemaphoreView
 from orchestrator.api.views import View, body_object, empty
 from workflows.api.schemas import EMPTY, LIST_ANSWER, OBJECT, OBJECT_ANSWER
 from workflows.wire import millis
 
 
-def semaphore_json(found: StoredSemaphore, holders: list[Holder]) -> dict[str, Any]:
-    """A semaphore with its holders, oldest first."""
+def semaphore_json(view: SemaphoreView) -> dict[str, Any]:
+    """A semaphore with its holders, oldest first, and the queues that are polled for it in vain."""
+    found = view.semaphore
     return {
         "name": found.name, "permits": found.permits, "taken": found.taken, "description": found.description,
         "createTime": millis(found.created_at), "updateTime": millis(found.updated_at),
@@ -27,7 +28,11 @@ def semaphore_json(found: StoredSemaphore, holders: list[Holder]) -> dict[str, A
                 "queue": holder.queue, "workerId": holder.worker_id, "acquiredTime": millis(holder.acquired_at),
                 "leaseExpiryTime": millis(holder.lease_expires_at) if holder.lease_expires_at else None,
             }
-            for holder in holders
+            for holder in view.holders
+        ],
+        "waiters": [
+            {"queue": one.queue, "taskName": one.name, "tasks": one.ready, "askedTime": millis(one.asked_at)}
+            for one in view.waiters
         ],
     }  # fmt: skip
 
@@ -39,7 +44,7 @@ class Semaphores(View):
 
     @extend_schema(operation_id="list_semaphores", responses=LIST_ANSWER)
     def get(self, request: Request) -> Response:
-        return Response([semaphore_json(*found) for found in limiting.find_semaphores(self.who.namespace)])
+        return Response([semaphore_json(found) for found in limiting.find_semaphores(self.who.namespace)])
 
 
 class Semaphore(View):
@@ -49,7 +54,7 @@ class Semaphore(View):
 
     @extend_schema(operation_id="get_semaphore", responses=OBJECT_ANSWER)
     def get(self, request: Request, name: str) -> Response:
-        return Response(semaphore_json(*limiting.get_semaphore(self.who.namespace, name)))
+        return Response(semaphore_json(limiting.get_semaphore(self.who.namespace, name)))
 
     @extend_schema(operation_id="put_semaphore", request=OBJECT, responses=EMPTY)
     def put(self, request: Request, name: str) -> HttpResponse:

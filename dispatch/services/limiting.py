@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from dispatch.managers import Lease
-from dispatch.managers_limits import Holder, NewPermit, StoredSemaphore
+from dispatch.managers_limits import Holder, NewPermit, StoredSemaphore, Waiter
 from dispatch.models import Permit, QueuedTask, RateBucket, Semaphore
 from orchestrator.conf import conf
 from orchestrator.db.hints import QUEUE, hint
@@ -226,20 +226,35 @@ def may_free(tasks: Iterable[tuple[str, str, bool]]) -> bool:
     )
 
 
-def find_semaphores(namespace: str) -> list[tuple[StoredSemaphore, list[Holder]]]:
-    """Every semaphore of a tenant, with who holds it."""
-    holders: dict[str, list[Holder]] = {}
-    for holder in Permit.sql.holders(namespace):
-        holders.setdefault(holder.semaphore, []).append(holder)
-    return [(found, holders.get(found.name, [])) for found in Semaphore.sql.find(namespace)]
+@dataclass(frozen=True, slots=True)
+class SemaphoreView:
+    """A semaphore, who holds its permits, and which queues are polled for it in vain."""
+
+    semaphore: StoredSemaphore
+    holders: list[Holder]
+    waiters: list[Waiter]
 
 
-def get_semaphore(namespace: str, name: str) -> tuple[StoredSemaphore, list[Holder]]:
-    """A semaphore and who holds it; raises NotFound."""
-    found = Semaphore.sql.find(namespace, name)
+def find_semaphores(namespace: str, name: str | None = None) -> list[SemaphoreView]:
+    """Semaphores of a tenant, all or the one of that name."""
+    holders = Permit.sql.holders(namespace, name)
+    waiters = Semaphore.sql.waiters(namespace, name, seconds=conf().SEMAPHORE_TURN_SECONDS)
+    return [
+        SemaphoreView(
+            found,
+            [holder for holder in holders if holder.semaphore == found.name],
+            [waiter for waiter in waiters if waiter.semaphore == found.name],
+        )
+        for found in Semaphore.sql.find(namespace, name)
+    ]
+
+
+def get_semaphore(namespace: str, name: str) -> SemaphoreView:
+    """A semaphore; raises NotFound."""
+    found = find_semaphores(namespace, name)
     if not found:
         raise NotFound(f"There is no semaphore {name!r}.", name=name)
-    return found[0], Permit.sql.holders(namespace, name)
+    return found[0]
 
 
 def put_semaphore(namespace: str, name: str, permits: object, description: object = None) -> None:
@@ -259,13 +274,16 @@ def put_semaphore(namespace: str, name: str, permits: object, description: objec
 
 
 def delete_semaphore(namespace: str, name: str) -> None:
-    """Remove a semaphore that no task definition names and nobody holds; raises NotFound or Conflict."""
-    users = [key[1] for key, found in limits.read_all().items() if key[0] == namespace and found.wants(name)]
-    if users:
-        raise Conflict(f"The semaphore {name!r} is named by {', '.join(users[:5])}: register them without it first.")
+    """Remove a semaphore that no task definition names and nobody holds; raises NotFound or Conflict.
+
+    It is locked before the definitions are read: a registration locks the semaphores it names.
+    """
     with transaction():
         if not Semaphore.sql.lock([(namespace, name)]):
             raise NotFound(f"There is no semaphore {name!r}.", name=name)
+        users = [key[1] for key, found in limits.read_all().items() if key[0] == namespace and found.wants(name)]
+        if users:
+            raise Conflict(f"The semaphore {name!r} is named by {', '.join(users[:5])}: register them without it first.")
         if Permit.sql.taken([(namespace, name)], excluding=()):
             raise Conflict(f"Permits of the semaphore {name!r} are held: wait until its holders have ended.")
         Semaphore.sql.delete(namespace, name)

@@ -28,6 +28,17 @@ SELECT s.name, s.permits, s.description, s.created_at, s.updated_at, COALESCE(p.
     SELECT sum(permits) AS taken FROM dispatch_permit p WHERE p.namespace = s.namespace AND p.semaphore = s.name) p ON true
  WHERE s.namespace = %(namespace)s AND (%(name)s::text IS NULL OR s.name = %(name)s) ORDER BY s.name
 
+-- name: waiters
+-- Where tasks stand that want a semaphore and did not get it, those that have asked longest ago first.
+SELECT w.semaphore, w.queue, w.name, w.asked_at, r.ready FROM dispatch_semaphorewaiter w CROSS JOIN LATERAL (
+    SELECT count(*) AS ready FROM (
+        SELECT 1 FROM dispatch_queuedtask q
+         WHERE q.namespace = w.namespace AND q.queue = w.queue AND q.name = w.name AND q.lease_token IS NULL
+           AND NOT q.held AND q.visible_at <= now() LIMIT 100) AS counted) r
+ WHERE w.namespace = %(namespace)s AND (%(name)s::text IS NULL OR w.semaphore = %(name)s) AND r.ready > 0
+   AND w.asked_at > clock_timestamp() - make_interval(secs => %(seconds)s)
+ ORDER BY w.semaphore, w.asked_at, w.queue, w.name
+
 -- name: free
 -- Unlocked: what a poll may hope for before it takes a lock.
 SELECT s.namespace, s.name, s.permits - COALESCE((

@@ -46,7 +46,7 @@ def semaphore(permits: int) -> str:
 
 
 def held(name: str) -> int:
-    return limiting.get_semaphore(flows.NAMESPACE, name)[0].taken
+    return limiting.get_semaphore(flows.NAMESPACE, name).semaphore.taken
 
 
 def storm(number: int, queues: list[str], batch: int = 10) -> list[StartedTask]:
@@ -235,7 +235,7 @@ def test_a_permit_survives_three_heartbeats() -> None:
     for _ in range(3):
         assert dispatching.renew_leases([(task.id, task.lease_token)]) == {task.id}
         assert flows.lease(queue) == [] and held(name) == 1
-        (holder,) = limiting.get_semaphore(flows.NAMESPACE, name)[1]
+        (holder,) = limiting.get_semaphore(flows.NAMESPACE, name).holders
         assert holder.task_id == task.id and holder.lease_expires_at is not None
         until.append(holder.lease_expires_at)
     assert until == sorted(set(until))

@@ -10,11 +10,12 @@ import pytest
 from dispatch.models import QueuedTask
 from dispatch.services import dispatching, leasing, limiting
 from orchestrator.db.transactions import transaction
+from orchestrator.errors import Conflict
 from tests import flows
 from tests.races.test_limits import expire, held, leftovers, limited, semaphore
 from tests.support import Contender
 from workflows.managers.task import StartedTask
-from workflows.models import Task
+from workflows.models import Task, TaskDefinition
 from workflows.services import definitions
 
 pytestmark = pytest.mark.usefixtures("committed")
@@ -83,3 +84,22 @@ def test_an_attempt_that_was_handed_out_too_often_gives_its_permit_back(settings
     expire(task)
     assert dispatching.reclaim_next_batch() == 1
     assert Task.objects.get(id=task.id).status == "TIMED_OUT" and held(name) == 0
+
+
+@pytest.mark.invariant("INV-9")
+def test_a_semaphore_is_not_removed_under_a_definition_that_is_being_registered() -> None:
+    name, queue = semaphore(1), flows.unique("q")
+    with transaction():
+        definitions._hold_semaphores(flows.NAMESPACE, {"": {"name": queue, "semaphores": [name]}})
+        TaskDefinition.sql.upsert(flows.NAMESPACE, queue, {"name": queue, "semaphores": [name]})
+        removal = Contender(lambda: limiting.delete_semaphore(flows.NAMESPACE, name)).until_blocked()
+    assert isinstance(removal.outcome(), Conflict)
+    assert held(name) == 0
+
+
+def test_a_queue_that_is_polled_in_vain_is_shown_as_waiting() -> None:
+    name = semaphore(1)
+    queue = limited(3, semaphores=[name])
+    assert len(flows.lease(queue)) == 1 and flows.lease(queue) == []
+    (waiter,) = limiting.get_semaphore(flows.NAMESPACE, name).waiters
+    assert (waiter.queue, waiter.name, waiter.ready) == (queue, queue, 2)

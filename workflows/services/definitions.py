@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dispatch.models import Semaphore
@@ -71,10 +72,11 @@ def register_tasks(namespace: str, definitions: Any) -> None:
         (f"[{i}].{path}" if path else f"[{i}]", message)
         for i, definition in enumerate(definitions)
         for path, message in check_task(definition)
-    ] or [(f"[{i}].{path}", message) for i, d in enumerate(definitions) for path, message in _unknown(namespace, d)]
+    ]
     if problems:
         raise Invalid(problems=problems)
     with transaction():
+        _hold_semaphores(namespace, {f"[{i}].": definition for i, definition in enumerate(definitions)})
         for definition in sorted(definitions, key=lambda d: str(d["name"])):
             TaskDefinition.sql.upsert(namespace, definition["name"], definition)
         after_commit(limits.forget)
@@ -82,10 +84,11 @@ def register_tasks(namespace: str, definitions: Any) -> None:
 
 def update_task(namespace: str, definition: Any) -> None:
     """Replace a task definition; raises Invalid or NotFound."""
-    problems = check_task(definition) or _unknown(namespace, definition)
+    problems = check_task(definition)
     if problems:
         raise Invalid(problems=problems)
     with transaction():
+        _hold_semaphores(namespace, {"": definition})
         if not TaskDefinition.sql.update(namespace, definition["name"], definition):
             raise NotFound(f"No such task by name {definition['name']}", name=definition["name"])
         after_commit(limits.forget)
@@ -101,17 +104,20 @@ def check_task(definition: Any) -> list[tuple[str, str]]:
     return problems
 
 
-def _unknown(namespace: str, definition: dict[str, Any]) -> list[tuple[str, str]]:
-    """Semaphores that do not exist: a task would wait for none of them, or for ever."""
-    wanted = limits.parse(definition).semaphores
+def _hold_semaphores(namespace: str, definitions: Mapping[str, dict[str, Any]]) -> None:
+    """Lock the semaphores that definitions name, by the path of each; raises Invalid for those that do not exist: a task
+    would wait for none of them, or for ever."""
+    wanted = [(path, name) for path, d in definitions.items() for name, _ in limits.parse(d).semaphores]
     if not wanted:
-        return []
-    known = {found.name for found in Semaphore.sql.find(namespace)}
-    return [
-        ("semaphores", f"there is no semaphore {name!r}; PUT /api/semaphores/{name} makes it")
-        for name, _ in wanted
-        if name not in known
+        return
+    known = Semaphore.sql.lock(sorted({(namespace, name) for _, name in wanted}))
+    problems = [
+        (path + "semaphores", f"there is no semaphore {name!r}; PUT /api/semaphores/{name} makes it")
+        for path, name in wanted
+        if (namespace, name) not in known
     ]
+    if problems:
+        raise Invalid(problems=problems)
 
 
 def get_task(namespace: str, name: str) -> StoredTaskDefinition:
