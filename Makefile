@@ -24,8 +24,8 @@ format: $(FRESH)
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(FRESH) ## speed beside a bare pipeline; ARGS="--only W1,W6 --rounds 3" narrows it
-	$(BIN)/python manage.py bench $(ARGS)
+bench: $(FRESH) ## speed beside a bare pipeline; ARGS="--only W1,W6 --rounds 3" narrows it, PEERS=1 adds other systems
+	$(BIN)/python manage.py bench $(if $(PEERS),--peers) $(ARGS)
 
 stress: $(FRESH) ## slow: hundreds of runs, real processes, kills
 	$(BIN)/python -m pytest -m stress $(ARGS)

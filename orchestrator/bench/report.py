@@ -8,10 +8,22 @@ from statistics import median
 from typing import Any
 
 from orchestrator.bench.meters import Figures
+from orchestrator.bench.peers import PEERS
 from orchestrator.bench.targets import MEGABYTE, MEMORY, TARGETS, Rounds, figure, shown
 from orchestrator.bench.workloads import Workload
 
-_HEAD: tuple[str, ...] = ("", "workload", "per second", "spread", "of bare", "PG us", "Python us", "WAL B", "MB", "further")
+_HEAD: tuple[str, ...] = (
+    "",
+    "workload",
+    "per second",
+    "spread",
+    "of bare",
+    "PG us",
+    "Python us",
+    "WAL B",
+    "MB",
+    "further",
+)
 
 
 def table(workloads: Iterable[Workload], rounds: Rounds) -> str:
@@ -23,7 +35,7 @@ def table(workloads: Iterable[Workload], rounds: Rounds) -> str:
             rows.append(_row(workload.key, workload.title, rounds[workload.key], ratio))
             bare = rounds.get(f"{workload.key}/bare")
             rows += [_row("", "  bare pipeline", bare, None)] if bare else []
-    rows += [_row("", name, figures, None) for name, figures in rounds.items() if name.startswith("peer/")]
+    rows += [_row("", peer.title, rounds[peer.row], None) for peer in PEERS if peer.row in rounds]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     return "\n".join(
         "  ".join(

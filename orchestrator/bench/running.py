@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connections
 
-from orchestrator.bench import definitions
+from orchestrator.bench import definitions, peers
 from orchestrator.bench.database import scratch_database
 from orchestrator.bench.meters import Figures
 from orchestrator.bench.stage import Stage
@@ -33,14 +33,21 @@ def _names(name: str, workload: Workload) -> bool:
 
 
 def run(
-    chosen: Sequence[Workload], rounds: int, scale: float, folder: Path, say: Callable[[str], None]
+    chosen: Sequence[Workload],
+    rounds: int,
+    scale: float,
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    with_peers: bool = False,
 ) -> dict[str, list[Figures]]:
     """Measure the workloads on a fresh database in that folder; returns the figures of each row, a round each.
 
     In a round the engine and the bare pipeline take turns, so that both have the same machine.
     """
     found: dict[str, list[Figures]] = {}
-    with scratch_database(folder) as url:
+    others = peers.install(folder / "peers", say) if with_peers else []
+    with scratch_database(folder / "postgres") as url:
         call_command("migrate", verbosity=0)
         definitions.register_all()
         say("scratch database ready, durable commits")
@@ -53,10 +60,25 @@ def run(
                             figures = measure(stage)
                             found.setdefault(row, []).append(figures)
                             say(_progress(f"{number + 1}/{rounds}", row, figures))
+                others = [peer for peer in others if _measure_peer(peer, folder, stage, found, say)]
         finally:
             stage.close()
             connections.close_all()
     return found
+
+
+def _measure_peer(
+    peer: peers.Peer, folder: Path, stage: Stage, found: dict[str, list[Figures]], say: Callable[[str], None]
+) -> bool:
+    """Whether it worked; one that did not has no further rounds."""
+    try:
+        figures = peers.measure(peer, folder / "peers", stage)
+    except peers.PeerFailed as error:
+        say(str(error))
+        return False
+    found.setdefault(peer.row, []).append(figures)
+    say(_progress("peer", peer.name, figures))
+    return True
 
 
 def _progress(number: str, row: str, figures: Figures) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from django.core.management.base import CommandError
 
-from orchestrator.bench import running
+from orchestrator.bench import peers, running
 from orchestrator.bench.meters import Figures
 from orchestrator.bench.report import table, verdicts
+from orchestrator.bench.stage import Stage
 from orchestrator.bench.workloads import WORKLOADS
 
 
@@ -49,6 +50,20 @@ def test_every_row_runs_to_its_end(tmp_path: Path) -> None:
     assert {row for row in found["rows"] if not row.endswith("/bare")} == {workload.key for workload in WORKLOADS}
     assert_finite(found["rows"])
     assert all(math.isfinite(target["value"]) for target in found["targets"])
+
+
+def test_a_peer_that_does_not_work_is_told_with_its_reason(tmp_path: Path, postgres_server: str) -> None:
+    peer = peers.Peer("absurd", "Absurd", (), 1)
+    programs = tmp_path / peer.name / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to("/usr/bin/env")  # runs the script's path as a program, which it is not
+    stage = Stage(postgres_server)
+    try:
+        with pytest.raises(peers.PeerFailed, match="absurd ended before it was ready: "):
+            peers.measure(peer, tmp_path, stage)
+    finally:
+        stage.admin.execute("DROP DATABASE IF EXISTS bench_absurd WITH (FORCE)")
+        stage.close()
 
 
 def test_rows_are_chosen_by_name_with_their_variants() -> None:

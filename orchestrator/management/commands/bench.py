@@ -20,6 +20,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--rounds", type=_whole, default=5, help="the table shows the medians of so many rounds")
         parser.add_argument("--scale", type=_positive, default=1.0, help="multiplies the size of every workload")
+        parser.add_argument("--peers", action="store_true", help="install other systems and measure W1 on them as well")
         parser.add_argument("--json", metavar="FILE", default=None, help="write every figure of every round there")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -28,7 +29,10 @@ class Command(BaseCommand):
         except ModuleNotFoundError as error:
             raise CommandError(f"bench needs {error.name}: pip install {error.name}") from error
         chosen = running.choose(options["only"])
-        rounds = running.run(chosen, options["rounds"], options["scale"], settings.DATA_DIR / "bench", self._say)
+        folder = settings.DATA_DIR / "bench"
+        rounds = running.run(
+            chosen, options["rounds"], options["scale"], folder, self._say, with_peers=options["peers"]
+        )
         self.stdout.write("\n".join(["", report.table(chosen, rounds), "", *report.verdicts(rounds)]))
         if options["json"]:
             shown = {key: options[key] for key in ("only", "rounds", "scale")}
