@@ -15,7 +15,12 @@ PAYLOAD = "x" * 40
 def register_all() -> None:
     """Register every definition of the bench."""
     for definition in (chain(5), chain(200), fan(100), fan(1000), dynamic(), mixed(), _CHILD, turns(100), waiting()):
-        definitions.register(conf().DEFAULT_NAMESPACE, definition, overwrite=True)
+        register_one(definition)
+
+
+def register_one(definition: Definition) -> None:
+    """Register a definition, in the default namespace."""
+    definitions.register(conf().DEFAULT_NAMESPACE, definition, overwrite=True)
 
 
 def _step(ref: str, **inputs: Any) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from orchestrator.bench.meters import Figures
 from orchestrator.bench.peers import PEERS
+from orchestrator.bench.plans import Plan
+from orchestrator.bench.reads import MOST_MS, Timing
 from orchestrator.bench.targets import MEGABYTE, MEMORY, TARGETS, Rounds, figure, shown
 from orchestrator.bench.workloads import Workload
 
@@ -64,6 +66,23 @@ def _row(key: str, title: str, figures: Sequence[Figures], ratio: float | None) 
         str(round(memory / MEGABYTE)) if memory else "",
         "  ".join(further),
     )
+
+
+def reads_table(timings: Sequence[Timing]) -> list[str]:
+    """How long reads take, and whether that is little enough."""
+    width = max(len(one.read) for one in timings)
+    return [
+        f"{one.read:{width}}  p50 {one.p50_ms:8.1f} ms  p95 {one.p95_ms:8.1f} ms  {'met' if one.met else 'missed'}"
+        for one in timings
+    ] + [f"target: p95 <= {MOST_MS:.0f} ms"]
+
+
+def plans_table(plans: Sequence[Plan]) -> list[str]:
+    """The statements that read a large table whole, and how many do not."""
+    bad = [
+        f"{one.statement} reads {', '.join(one.scanned)} whole (cost {one.cost:,.0f})" for one in plans if one.scanned
+    ]
+    return [*bad, f"{len(plans)} statements planned, {len(bad)} read a large table whole"]
 
 
 def verdicts(rounds: Rounds) -> list[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connections
 
-from orchestrator.bench import definitions, peers
+from orchestrator.bench import definitions, peers, plans, reads
 from orchestrator.bench.database import scratch_database
+from orchestrator.bench.filling import fill
 from orchestrator.bench.meters import Figures
 from orchestrator.bench.stage import Stage
 from orchestrator.bench.workloads import WORKLOADS, Workload
@@ -47,24 +49,41 @@ def run(
     """
     found: dict[str, list[Figures]] = {}
     others = peers.install(folder / "peers", say) if with_peers else []
+    with _stage(folder, scale, say) as stage:
+        for number in range(rounds):
+            for workload in chosen:
+                for row, measure in ((workload.key, workload.measure), (f"{workload.key}/bare", workload.bare)):
+                    if measure is not None:
+                        figures = measure(stage)
+                        found.setdefault(row, []).append(figures)
+                        say(_progress(f"{number + 1}/{rounds}", row, figures))
+            others = [peer for peer in others if _measure_peer(peer, folder, stage, found, say)]
+    return found
+
+
+def run_on_big_tables(
+    runs: int, folder: Path, say: Callable[[str], None]
+) -> tuple[list[reads.Timing], list[plans.Plan]]:
+    """Fill a fresh database with so many runs; how long reads take there, and how the statements are run."""
+    with _stage(folder, 1.0, say) as stage:
+        samples = fill(stage.admin, runs, say)
+        say("reading")
+        timings = reads.time_reads(samples)
+        return timings, plans.check_plans(stage.admin)
+
+
+@contextmanager
+def _stage(folder: Path, scale: float, say: Callable[[str], None]) -> Iterator[Stage]:
     with scratch_database(folder / "postgres") as url:
         call_command("migrate", verbosity=0)
         definitions.register_all()
         say("scratch database ready, durable commits")
         stage = Stage(url, scale)
         try:
-            for number in range(rounds):
-                for workload in chosen:
-                    for row, measure in ((workload.key, workload.measure), (f"{workload.key}/bare", workload.bare)):
-                        if measure is not None:
-                            figures = measure(stage)
-                            found.setdefault(row, []).append(figures)
-                            say(_progress(f"{number + 1}/{rounds}", row, figures))
-                others = [peer for peer in others if _measure_peer(peer, folder, stage, found, say)]
+            yield stage
         finally:
             stage.close()
             connections.close_all()
-    return found
 
 
 def _measure_peer(

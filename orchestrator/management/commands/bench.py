@@ -21,6 +21,10 @@ class Command(BaseCommand):
         parser.add_argument("--rounds", type=_whole, default=5, help="the table shows the medians of so many rounds")
         parser.add_argument("--scale", type=_positive, default=1.0, help="multiplies the size of every workload")
         parser.add_argument("--peers", action="store_true", help="install other systems and measure W1 on them as well")
+        parser.add_argument(
+            "--fill", type=_whole, metavar="RUNS",
+            help="instead: fill the tables with so many runs of ten tasks, time reads there and check plans",
+        )  # fmt: skip
         parser.add_argument("--json", metavar="FILE", default=None, help="write every figure of every round there")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -28,8 +32,12 @@ class Command(BaseCommand):
             from orchestrator.bench import report, running
         except ModuleNotFoundError as error:
             raise CommandError(f"bench needs {error.name}: pip install {error.name}") from error
-        chosen = running.choose(options["only"])
         folder = settings.DATA_DIR / "bench"
+        if options["fill"]:
+            timings, plans = running.run_on_big_tables(options["fill"], folder, self._say)
+            self.stdout.write("\n".join(["", *report.reads_table(timings), "", *report.plans_table(plans)]))
+            return
+        chosen = running.choose(options["only"])
         rounds = running.run(
             chosen, options["rounds"], options["scale"], folder, self._say, with_peers=options["peers"]
         )
