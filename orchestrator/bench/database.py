@@ -18,11 +18,11 @@ _SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout
 
 
 @contextmanager
-def scratch_database(folder: Path) -> Iterator[str]:
-    """Point this process, and those it spawns, at a fresh database with durable commits."""
+def scratch_database(folder: Path, **settings: str) -> Iterator[str]:
+    """Point this process, and those it spawns, at a fresh database with durable commits; `settings` are the server's."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    server = EmbeddedPostgres(folder, _SETTINGS)
+    server = EmbeddedPostgres(folder, {**_SETTINGS, **settings})
     server.prepare()
     server.start()
     try:

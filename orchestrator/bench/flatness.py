@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from orchestrator.bench.crew import QUEUE_NAME
-from orchestrator.bench.meters import Figures, Meter
+from orchestrator.bench.meters import Figures
 from orchestrator.bench.stage import Stage
 from orchestrator.bench.worker import work_once
 from orchestrator.db.sql import OBSERVERS
@@ -43,7 +43,7 @@ def _drive(stage: Stage, name: str, given: dict[str, Any]) -> Figures:
     stage.empty()
     stage.start(name, given)
     stage.analyze()
-    with Meter(stage.admin, {"bench": [os.getpid()]}) as meter:
+    with stage.meter({"bench": [os.getpid()]}) as meter:
         passes = _run_to_the_end(stage)
     time_ratio, statement_ratio = (
         _last_to_first([getattr(one, field) for one in passes]) for field in ("seconds", "statements")

@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.bench.meters import Figures
 from orchestrator.bench.peers import PEERS
 from orchestrator.bench.plans import Plan
+from orchestrator.bench.profile import Profile
 from orchestrator.bench.reads import MOST_MS, Timing
 from orchestrator.bench.targets import MEGABYTE, MEMORY, TARGETS, Rounds, figure, shown
 from orchestrator.bench.workloads import Workload
@@ -66,6 +67,14 @@ def _row(key: str, title: str, figures: Sequence[Figures], ratio: float | None) 
         str(round(memory / MEGABYTE)) if memory else "",
         "  ".join(further),
     )
+
+
+def profile(found: Profile) -> str:
+    """Where a measurement's time went: statements for each item, and functions by role."""
+    lines = ["    statements, for each item:", *(f"      {line}" for line in found.statements)]
+    for role, functions in found.functions.items():
+        lines += [f"    functions of the {role}:", *(f"      {line}" for line in functions)]
+    return "\n".join(lines)
 
 
 def reads_table(timings: Sequence[Timing]) -> list[str]:

@@ -11,10 +11,11 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connections
 
-from orchestrator.bench import definitions, peers, plans, reads
+from orchestrator.bench import definitions, peers, plans, reads, report
 from orchestrator.bench.database import scratch_database
 from orchestrator.bench.filling import fill
 from orchestrator.bench.meters import Figures
+from orchestrator.bench.profile import MODULE
 from orchestrator.bench.stage import Stage
 from orchestrator.bench.workloads import WORKLOADS, Workload
 
@@ -42,6 +43,7 @@ def run(
     say: Callable[[str], None],
     *,
     with_peers: bool = False,
+    profiled: bool = False,
 ) -> dict[str, list[Figures]]:
     """Measure the workloads on a fresh database in that folder; returns the figures of each row, a round each.
 
@@ -49,7 +51,7 @@ def run(
     """
     found: dict[str, list[Figures]] = {}
     others = peers.install(folder / "peers", say) if with_peers else []
-    with _stage(folder, scale, say) as stage:
+    with _stage(folder, scale, say, profiled) as stage:
         for number in range(rounds):
             for workload in chosen:
                 for row, measure in ((workload.key, workload.measure), (f"{workload.key}/bare", workload.bare)):
@@ -57,6 +59,8 @@ def run(
                         figures = measure(stage)
                         found.setdefault(row, []).append(figures)
                         say(_progress(f"{number + 1}/{rounds}", row, figures))
+                        if stage.profiles and measure is workload.measure:
+                            say(report.profile(stage.profiles.pop()))
             others = [peer for peer in others if _measure_peer(peer, folder, stage, found, say)]
     return found
 
@@ -73,12 +77,15 @@ def run_on_big_tables(
 
 
 @contextmanager
-def _stage(folder: Path, scale: float, say: Callable[[str], None]) -> Iterator[Stage]:
-    with scratch_database(folder / "postgres") as url:
+def _stage(folder: Path, scale: float, say: Callable[[str], None], profiled: bool = False) -> Iterator[Stage]:
+    settings = {"shared_preload_libraries": MODULE, f"{MODULE}.track_planning": "on"} if profiled else {}
+    with scratch_database(folder / "postgres", **settings) as url:
         call_command("migrate", verbosity=0)
         definitions.register_all()
         say("scratch database ready, durable commits")
-        stage = Stage(url, scale)
+        stage = Stage(url, scale, profiled=profiled)
+        if profiled:
+            stage.admin.execute(f"CREATE EXTENSION {MODULE}")
         try:
             yield stage
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 
 from orchestrator.bench.crew import Crew, Shape
 from orchestrator.bench.meters import SQL, Figures, Meter
+from orchestrator.bench.profile import Profile, ProfiledMeter
 from orchestrator.conf import conf
 from workflows.services.starting import StartRequest, start
 
@@ -21,9 +22,11 @@ _GLANCE_SECONDS = 0.01
 class Stage:
     """The database of a bench and the crew on it; `scale` multiplies every size."""
 
-    def __init__(self, url: str, scale: float = 1.0) -> None:
+    def __init__(self, url: str, scale: float = 1.0, *, profiled: bool = False) -> None:
         self.url = url
         self.scale = scale
+        self.profiles: list[Profile] | None = [] if profiled else None
+        """What the meters of a profiled stage found, the latest last."""
         self.admin = psycopg.connect(url, autocommit=True)
         self._crew: Crew | None = None
         self._warm: set[str] = set()
@@ -59,6 +62,12 @@ class Stage:
         """What a server that has been up for a minute knows of its tables."""
         self.admin.execute(SQL["analyze"])
 
+    def meter(self, roles: Mapping[str, Sequence[int]]) -> Meter:
+        """A meter of these processes."""
+        if self.profiles is None:
+            return Meter(self.admin, roles)
+        return ProfiledMeter(self.admin, roles, self.profiles)
+
     def drive(self, shape: Shape, name: str, inputs: Sequence[dict[str, Any]]) -> Figures:
         """Start a run for each input, then let the crew work them off; the figures are for each task."""
         crew = self.crew(shape)
@@ -68,7 +77,7 @@ class Stage:
             with crew.working():
                 self.wait_for_ends(crew)
         self._load(name, inputs)
-        with Meter(self.admin, crew.pids()) as meter, crew.working():
+        with self.meter(crew.pids()) as meter, crew.working():
             self.wait_for_ends(crew)
         return meter.figures(self.finished())
 

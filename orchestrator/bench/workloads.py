@@ -15,7 +15,7 @@ from django.db import connections, transaction
 from orchestrator.bench import bare, flatness
 from orchestrator.bench.bare import Shape as BareShape
 from orchestrator.bench.crew import Crew, Shape
-from orchestrator.bench.meters import SQL, Figures, Meter, percentile
+from orchestrator.bench.meters import SQL, Figures, percentile
 from orchestrator.bench.stage import Stage
 from orchestrator.conf import conf
 from orchestrator.db.ids import new_id
@@ -83,7 +83,7 @@ def _starts(batch: int) -> Callable[[Stage], Figures]:
         count = stage.size(20 if batch > 1 else 1000)
         stage.empty()
         stage.start("bench_waiting")
-        with Meter(stage.admin, {"client": [os.getpid()]}) as meter:
+        with stage.meter({"client": [os.getpid()]}) as meter:
             for _ in range(count):
                 if batch == 1:
                     stage.start("bench_waiting")
@@ -105,7 +105,7 @@ def _starts_over_http(stage: Stage) -> Figures:
     stage.empty()
     with closing(http.client.HTTPConnection("127.0.0.1", crew.port, timeout=30)) as client:
         _post(client, "/api/workflow/bench_waiting")
-        with Meter(stage.admin, {"web": crew.pids()["web"]}) as meter:
+        with stage.meter({"web": crew.pids()["web"]}) as meter:
             for _ in range(count):
                 _post(client, "/api/workflow/bench_waiting")
         return meter.figures(count)
@@ -124,7 +124,7 @@ def _starts_in_transaction(stage: Stage) -> Figures:
     stage.empty()
     stage.admin.execute(SQL["create_orders"])
     count = stage.size(500)
-    with Meter(stage.admin, {"client": [os.getpid()]}) as meter:
+    with stage.meter({"client": [os.getpid()]}) as meter:
         for _ in range(count):
             with transaction.atomic(using=conf().DATABASE):
                 _order()
@@ -136,7 +136,7 @@ def _bare_orders(stage: Stage) -> Figures:
     """The order alone."""
     stage.admin.execute(SQL["create_orders"])
     count = stage.size(500)
-    with Meter(stage.admin, {"client": [os.getpid()]}) as meter:
+    with stage.meter({"client": [os.getpid()]}) as meter:
         for _ in range(count):
             with transaction.atomic(using=conf().DATABASE):
                 _order()
@@ -153,7 +153,7 @@ def _latency(stage: Stage) -> Figures:
     crew, count = stage.crew(_ONE), stage.size(10 * _RATE, 5)
     stage.empty()
     stage.analyze()
-    with Meter(stage.admin, crew.pids()) as meter, crew.working():
+    with stage.meter(crew.pids()) as meter, crew.working():
         begun = time.monotonic()
         for number in range(count):
             time.sleep(max(0.0, begun + number / _RATE - time.monotonic()))

@@ -20,13 +20,19 @@ from orchestrator.bench.workloads import WORKLOADS
 
 
 def bench(folder: Path, *arguments: str) -> Any:
-    """The JSON of a bench in a process of its own."""
+    """The JSON of a bench."""
     file = folder / "bench.json"
-    command = [sys.executable, "-m", "orchestrator", "bench", "--rounds", "1", "--json", str(file), *arguments]
+    bench_output(folder, "--json", str(file), *arguments)
+    return json.loads(file.read_text())
+
+
+def bench_output(folder: Path, *arguments: str) -> str:
+    """What a bench says, in a process of its own."""
+    command = [sys.executable, "-m", "orchestrator", "bench", "--rounds", "1", *arguments]
     environment = {"PATH": "/usr/bin:/bin", "DATA_DIR": str(folder), "OSTINATO_LOG_LEVEL": "ERROR"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(file.read_text())
+    return done.stdout
 
 
 def assert_finite(rows: dict[str, list[dict[str, Any]]]) -> None:
@@ -42,6 +48,14 @@ def test_the_rows_of_one_crew_run_to_their_end(tmp_path: Path) -> None:
     rows = bench(tmp_path, "--only", "W2,W5,W6,W10", "--scale", "0.01")["rows"]
     assert {row for row in rows if not row.endswith("/bare")} == {"W2", "W5", "W6", "W10"}
     assert_finite(rows)
+
+
+@pytest.mark.stress
+def test_a_profile_names_our_statements(tmp_path: Path) -> None:
+    said = bench_output(tmp_path, "--only", "W2", "--scale", "0.02", "--profile")
+    assert "statements, for each item:" in said
+    for name in ("workflows.task.insert", "workflows.task.end", "workflows.task.consume", "dispatch.task_queue.lease"):
+        assert f"  {name}\n" in said
 
 
 @pytest.mark.stress

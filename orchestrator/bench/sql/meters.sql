@@ -1,5 +1,5 @@
 -- What the bench asks of the server and of the engine's tables; nothing of it is part of the system. Verbs: wal, empty,
--- analyze, unended, not_completed, tasks, steps, runs, create_orders, order.
+-- analyze, unended, not_completed, tasks, steps, runs, create_orders, order, reset_statements, top_statements.
 
 -- name: wal
 SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint, pg_backend_pid()
@@ -34,3 +34,10 @@ CREATE TABLE IF NOT EXISTS bench_order (id uuid PRIMARY KEY, cart jsonb NOT NULL
 
 -- name: order
 INSERT INTO bench_order (id, cart) VALUES (%(id)s, '{"sku": "A-1", "count": 2}')
+
+-- name: reset_statements
+SELECT pg_stat_statements_reset()
+
+-- name: top_statements
+SELECT query, calls, total_exec_time + total_plan_time FROM pg_stat_statements
+ WHERE query NOT LIKE '%%pg_stat%%' ORDER BY 3 DESC LIMIT %(count)s

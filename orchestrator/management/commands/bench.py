@@ -22,6 +22,9 @@ class Command(BaseCommand):
         parser.add_argument("--scale", type=_positive, default=1.0, help="multiplies the size of every workload")
         parser.add_argument("--peers", action="store_true", help="install other systems and measure W1 on them as well")
         parser.add_argument(
+            "--profile", action="store_true", help="show the heaviest statements and (py-spy) functions"
+        )
+        parser.add_argument(
             "--fill", type=_whole, metavar="RUNS",
             help="instead: fill the tables with so many runs of ten tasks, time reads there and check plans",
         )  # fmt: skip
@@ -38,9 +41,8 @@ class Command(BaseCommand):
             self.stdout.write("\n".join(["", *report.reads_table(timings), "", *report.plans_table(plans)]))
             return
         chosen = running.choose(options["only"])
-        rounds = running.run(
-            chosen, options["rounds"], options["scale"], folder, self._say, with_peers=options["peers"]
-        )
+        more = {"with_peers": options["peers"], "profiled": options["profile"]}
+        rounds = running.run(chosen, options["rounds"], options["scale"], folder, self._say, **more)
         self.stdout.write("\n".join(["", report.table(chosen, rounds), "", *report.verdicts(rounds)]))
         if options["json"]:
             shown = {key: options[key] for key in ("only", "rounds", "scale")}
