@@ -15,10 +15,10 @@ from workflows.engine.secrets import secret_names
 
 OPERATORS = frozenset(
     {"SWITCH", "DECISION", "FORK_JOIN", "FORK_JOIN_DYNAMIC", "JOIN", "EXCLUSIVE_JOIN", "DO_WHILE", "SUB_WORKFLOW",
-     "START_WORKFLOW", "SET_VARIABLE", "TERMINATE", "WAIT", "HUMAN", "NOOP"}
+     "START_WORKFLOW", "SET_VARIABLE", "TERMINATE", "WAIT", "HUMAN", "YIELD", "BUSINESS_RULE", "NOOP"}
 )  # fmt: skip
 """Types that the engine settles itself; no queue, no worker."""
-SYSTEM_TASKS = frozenset({"HTTP", "INLINE", "LAMBDA", "JSON_JQ_TRANSFORM"})
+SYSTEM_TASKS = frozenset({"HTTP", "HTTP_POLL", "INLINE", "LAMBDA", "JSON_JQ_TRANSFORM", "GET_WORKFLOW", "UPDATE_TASK"})
 """Types that our own workers run, queued under their type."""
 CONTAINERS = frozenset({"SWITCH", "DECISION", "FORK_JOIN", "FORK_JOIN_DYNAMIC", "JOIN", "EXCLUSIVE_JOIN", "DO_WHILE"})
 """Types that are never tried again: what they hold was, one by one."""

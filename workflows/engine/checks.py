@@ -101,6 +101,8 @@ def _exclusive_join(walker: Walker, task: dict[str, Any], place: Place) -> None:
 
 def _join(walker: Walker, task: dict[str, Any], place: Place) -> None:
     path = place.path
+    if task.get("joinMode") not in (None, "", "SYNC", "ASYNC"):  # a join counts what ends: it is both
+        walker.add(f"{path}.joinMode", f"expected SYNC or ASYNC, got {task['joinMode']!r}")
     if isinstance(place.previous, dict) and place.previous.get("type") == "FORK_JOIN_DYNAMIC":
         return  # joins the branches that were made, whatever it names
     for index, ref in enumerate(task.get("joinOn") or []):
@@ -112,7 +114,10 @@ def _join(walker: Walker, task: dict[str, Any], place: Place) -> None:
 
 def _loop(walker: Walker, task: dict[str, Any], place: Place) -> None:
     path = place.path
-    listed = task.get("items") is not None or "_items" in (task.get("inputParameters") or {})
+    given = task.get("inputParameters") or {}
+    listed = task.get("items") is not None or "_items" in given or (not task.get("loopCondition") and "items" in given)
+    if task.get("loopCondition") and task.get("evaluatorType") not in (None, "", "javascript", "graaljs"):
+        walker.add(f"{path}.evaluatorType", f"expected javascript or graaljs, got {task['evaluatorType']!r}")
     if not task.get("loopCondition") and not listed:
         walker.add(f"{path}.loopCondition", "a DO_WHILE needs a loopCondition or items")
     if not task.get("loopOver"):
@@ -181,6 +186,29 @@ def _http(walker: Walker, task: dict[str, Any], place: Place) -> None:
         walker.add(f"{path}.inputParameters.http_request", "an HTTP task needs an http_request or a uri")
 
 
+def _http_poll(walker: Walker, task: dict[str, Any], place: Place) -> None:
+    _http(walker, task, place)
+    given = task.get("inputParameters") or {}
+    template = (task.get("taskDefinition") or {}).get("inputTemplate") or {}
+    places = [one for source in (given, template) for one in (source, source.get("http_request"))]
+    if not any(one.get("terminationCondition") if isinstance(one, dict) else one for one in places):
+        at = f"{place.path}.inputParameters.http_request.terminationCondition"
+        walker.add(at, "an HTTP_POLL needs a terminationCondition")
+
+
+def _business_rule(walker: Walker, task: dict[str, Any], place: Place) -> None:
+    given = task.get("inputParameters") or {}
+    _needs("rules")(walker, task, place)
+    if given.get("ruleFileLocation"):
+        walker.add(f"{place.path}.inputParameters.ruleFileLocation", "rules are given as a list, not read from a file")
+
+
+def _update_task(walker: Walker, task: dict[str, Any], place: Place) -> None:
+    given = task.get("inputParameters") or {}
+    if not given.get("taskId") and not (given.get("workflowId") and given.get("taskRefName")):
+        walker.add(f"{place.path}.inputParameters", "an UPDATE_TASK needs a taskId, or a workflowId and a taskRefName")
+
+
 CHECKS: dict[str, Check] = {
     "SWITCH": _switch,
     "DECISION": _switch,
@@ -198,4 +226,8 @@ CHECKS: dict[str, Check] = {
     "START_WORKFLOW": _needs("startWorkflow"),
     "DYNAMIC": _dynamic,
     "HTTP": _http,
+    "HTTP_POLL": _http_poll,
+    "BUSINESS_RULE": _business_rule,
+    "GET_WORKFLOW": _needs("id"),
+    "UPDATE_TASK": _update_task,
 }

@@ -32,7 +32,8 @@ def validate_task_definition(definition: dict[str, Any]) -> list[Problem]:
     problems += _semaphores(definition.get("semaphores"))
     if not problems:
         timeout, response = definition.get("timeoutSeconds") or 0, definition.get("responseTimeoutSeconds") or 0
-        if timeout and response and "responseTimeoutSeconds" in definition and response > timeout:
+        # An hour is what clients send for "not said"; the time-out comes first then.
+        if timeout and response > timeout and response != 3600:
             problems.append(Problem("responseTimeoutSeconds", f"{response} is longer than timeoutSeconds {timeout}"))
     return problems
 

@@ -19,17 +19,18 @@ _LOOK_SECONDS = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The WAIT that blocks a run, and the run it stands in: the run itself or a child at any depth."""
+    """The WAIT or YIELD that blocks a run, and the run it stands in: the run itself or a child at any depth."""
 
     workflow_id: UUID
     task: Task
 
 
 def find_blocked(workflow_id: UUID) -> Blocked | None:
-    """The first open WAIT without a time of a run, else of its running children, depth first."""
+    """The first open YIELD, or WAIT without a time, of a run, else of its running children, depth first."""
     open_tasks = list(Task.objects.filter(workflow_id=workflow_id, ended_at=None, consumed=False).order_by("id"))
     for task in open_tasks:
-        if task.type == "WAIT" and not (task.input or {}).get("duration") and not (task.input or {}).get("until"):
+        given = task.input or {}
+        if task.type == "YIELD" or (task.type == "WAIT" and not given.get("duration") and not given.get("until")):
             return Blocked(workflow_id, task)
     for task in open_tasks:
         if task.sub_workflow_id is not None:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workflows.engine.operators import dynamic_forks, exclusive_joins, forks, loops, settling, switches, waiting, work
+from workflows.engine.operators import (
+    dynamic_forks,
+    exclusive_joins,
+    forks,
+    loops,
+    rules,
+    settling,
+    switches,
+    waiting,
+    work,
+)
 from workflows.engine.operators.forks import branch_ended
 from workflows.engine.operators.forks import close_if_joined as _close_if_joined
 from workflows.engine.operators.joins import joined_ref_ended
@@ -28,7 +38,9 @@ _STARTS: dict[str, Callable[[Start], None]] = {
     "SWITCH": switches.switch,
     "DECISION": switches.switch,
     "WAIT": waiting.wait,
-    "HUMAN": waiting.human,
+    "HUMAN": waiting.until_ended,
+    "YIELD": waiting.until_ended,
+    "BUSINESS_RULE": rules.business_rule,
     "SUB_WORKFLOW": waiting.sub_workflow,
     "FORK_JOIN": forks.fork,
     "FORK_JOIN_DYNAMIC": dynamic_forks.dynamic_fork,

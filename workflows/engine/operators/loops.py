@@ -40,6 +40,8 @@ def _items(start: Start, given: dict[str, Any]) -> list[Any] | None:
         value = start.pass_.resolve(template, start)
     elif "_items" in given:
         value = given["_items"]
+    elif "items" in given and not start.node.spec.get("loopCondition"):
+        value = given["items"]  # what is neither a list to go through nor a condition would repeat nothing
     else:
         return None
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Operators that stay open until something outside ends them: WAIT, HUMAN, SUB_WORKFLOW."""
+"""Operators that stay open until something outside ends them: WAIT, HUMAN, YIELD, SUB_WORKFLOW."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def wait(start: Start) -> None:
         start.row(TaskStatus.IN_PROGRESS, input=given, timers=(*own, *deadlines(start)))
 
 
-def human(start: Start) -> None:
-    """Until a person completes it, or its deadlines come."""
+def until_ended(start: Start) -> None:
+    """Until a person or a signal ends it, or its deadlines come."""
     start.row(TaskStatus.IN_PROGRESS, input=start.inputs(), timers=deadlines(start))
 
 

@@ -20,7 +20,7 @@ from workflows.services.control.walking import Plan, newest
 from workflows.services.revisions import blueprint_for, resolve_revision
 
 _DEEPEST = 32
-_OWN_INPUT = (OPERATORS | {"FORK"}) - {"SUB_WORKFLOW", "HUMAN"}
+_OWN_INPUT = (OPERATORS | {"FORK"}) - {"SUB_WORKFLOW", "HUMAN", "YIELD"}
 Run = LockedExecution | Execution
 
 

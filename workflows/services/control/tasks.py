@@ -20,8 +20,9 @@ from workflows.transitions import end_tasks, make_tasks, stop_children
 
 _CONTAINERS = frozenset({"JOIN", "DO_WHILE"})
 SETTLED_AT_ONCE = frozenset(
-    {"SWITCH", "DECISION", "FORK_JOIN", "JOIN", "DO_WHILE", "SET_VARIABLE", "TERMINATE", "NOOP", "START_WORKFLOW"}
-)
+    {"SWITCH", "DECISION", "FORK_JOIN", "JOIN", "DO_WHILE", "SET_VARIABLE", "TERMINATE", "NOOP", "BUSINESS_RULE",
+     "START_WORKFLOW"}
+)  # fmt: skip
 """Tasks that wait for nobody: there is nothing to skip."""
 _REPORTED = frozenset(
     {"IN_PROGRESS", "COMPLETED", "COMPLETED_WITH_ERRORS", "FAILED", "FAILED_WITH_TERMINAL_ERROR", "CANCELED"}
