@@ -6,13 +6,14 @@ from typing import Any
 
 from workflows.engine.blueprint import CONTAINERS
 from workflows.engine.checks import CHECKS, Place
+from workflows.engine.fields import unknown_in_task, unknown_in_workflow
 from workflows.engine.problems import MOST, ROOTS, Problem, references
 from workflows.engine.rate_keys import validate_limits
 from workflows.engine.task_definitions import validate_task_definition
 
 __all__ = ["Problem", "validate", "validate_task_definition"]
 
-NOT_YET = frozenset({"EVENT", "KAFKA_PUBLISH", "HTTP_POLL", "PULL_WORKFLOW_MESSAGES"})
+NOT_YET = frozenset({"EVENT", "KAFKA_PUBLISH", "PULL_WORKFLOW_MESSAGES"})
 """Conductor's types that this version does not run: refused by name, not left to hang on a queue."""
 
 
@@ -27,6 +28,7 @@ def validate(definition: Any) -> list[Problem]:
     if version is not None and (type(version) is not int or not 1 <= version < 2**31):
         problems.append(Problem("version", f"expected a whole number from 1, got {version!r}"))
     problems += _fields(definition, _WORKFLOW_SHAPES, "")
+    problems += unknown_in_workflow(definition)
     seconds = definition.get("timeoutSeconds")
     if type(seconds) is int and seconds > MOST:
         problems.append(Problem("timeoutSeconds", f"expected a whole number up to {MOST}, got {seconds}"))
@@ -135,6 +137,7 @@ class _Walker:
         if not isinstance(type_, str):
             self.add(f"{path}.type", f"expected a text, got {type_!r}")
             return
+        self.problems += unknown_in_task(task, path)
         if type_ in NOT_YET:
             self.add(f"{path}.type", f"task type {type_} is not supported yet")
         for name in ("retryCount", "startDelay"):

@@ -1,0 +1,94 @@
+"""Every field of a definition: known ones have an effect or inform people; others are refused by name, never inert.
+
+An empty value (null, false, 0, "", [], {}) says nothing, so it is always let pass: clients send their defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from workflows.engine.blueprint import OPERATORS, SYSTEM_TASKS
+from workflows.engine.problems import Problem
+
+NOTES = frozenset(
+    {"description", "metadata", "ownerApp", "ownerEmail", "createdBy", "updatedBy", "createTime", "updateTime", "tags"}
+)
+"""Kept and shown, for people and editors."""
+WORKFLOW = frozenset(
+    {"name", "version", "tasks", "inputParameters", "outputParameters", "inputTemplate", "variables", "failureWorkflow",
+     "failureWorkflowVersion", "schemaVersion", "restartable", "timeoutSeconds", "timeoutPolicy", "rateLimitConfig",
+     "maxConcurrentTasks"}
+)  # fmt: skip
+"""Fields of a workflow that do something."""
+TASK = frozenset(
+    {"name", "taskReferenceName", "type", "inputParameters", "optional", "permissive", "startDelay", "retryCount",
+     "taskDefinition", "compensateWith"}
+)  # fmt: skip
+"""Fields that do something in every task."""
+_JOIN = frozenset({"joinOn", "joinMode"})
+_DYNAMIC_FORK = frozenset({"dynamicForkTasksParam", "dynamicForkTasksInputParamName", "dynamicForkJoinTasksParam"})
+TYPED: dict[str, frozenset[str]] = {
+    "SWITCH": frozenset({"evaluatorType", "expression", "decisionCases", "defaultCase"}),
+    "DECISION": frozenset({"caseValueParam", "caseExpression", "decisionCases", "defaultCase"}),
+    "FORK_JOIN": frozenset({"forkTasks"}),
+    "FORK_JOIN_DYNAMIC": _DYNAMIC_FORK,
+    "JOIN": _JOIN,
+    "EXCLUSIVE_JOIN": _JOIN | {"defaultExclusiveJoinTask"},
+    "DO_WHILE": frozenset({"loopOver", "loopCondition", "items", "evaluatorType"}),
+    "SUB_WORKFLOW": frozenset({"subWorkflowParam"}),
+    "DYNAMIC": frozenset({"dynamicTaskNameParam"}),
+    "EVENT": frozenset({"sink", "asyncComplete"}),
+}
+"""Fields that do something in tasks of one type."""
+_ELSEWHERE = frozenset().union(*TYPED.values())
+_REFUSED = {
+    "cacheConfig": "results are not cached",
+    "onStateChange": "no events are published when a task's status changes",
+    "rateLimited": "limit a task in its task definition, by rateLimitPerFrequency or concurrentExecLimit",
+    "workflowStatusListenerEnabled": "a workflow has no status listener; follow its history instead",
+    "workflowStatusListenerSink": "a workflow has no status listener; follow its history instead",
+    "maskedFields": "nothing is masked by name; keep what is secret in a secret",
+    "inputSchema": "schemas are not enforced",
+    "outputSchema": "schemas are not enforced",
+    "cacheKey": "results are not cached",
+    "joinStatus": "a JOIN's status follows from the tasks that it joins",
+    "inputExpression": "write expressions into inputParameters",
+}
+_HARMLESS = frozenset({"callbackFromWorker", "enforceSchema"})
+"""True by default in clients' models; enforceSchema means nothing without a schema, which is refused here."""
+
+
+def unknown_in_workflow(definition: dict[str, Any]) -> Iterator[Problem]:
+    """The fields of a workflow that would change nothing."""
+    for name, value in definition.items():
+        if value and name not in WORKFLOW | NOTES | _HARMLESS:
+            yield Problem(name, _REFUSED.get(name) or _unknown(name, WORKFLOW | NOTES, "a workflow"))
+
+
+def unknown_in_task(task: dict[str, Any], path: str) -> Iterator[Problem]:
+    """The fields of a task that would change nothing; a worker's own type may complete when it likes."""
+    type_ = str(task.get("type") or "SIMPLE")
+    own = TASK | NOTES | TYPED.get(type_, frozenset())
+    for name, value in task.items():
+        if not value or name in own or name in _HARMLESS:
+            continue
+        if name == "asyncComplete":
+            yield from _async(type_, f"{path}.{name}")
+        elif name in _REFUSED:
+            yield Problem(f"{path}.{name}", _REFUSED[name])
+        elif name in _ELSEWHERE:
+            yield Problem(f"{path}.{name}", f"a {type_} has no {name}")
+        else:
+            yield Problem(f"{path}.{name}", _unknown(name, own, f"a {type_}"))
+
+
+def _async(type_: str, path: str) -> Iterator[Problem]:
+    if type_ in OPERATORS | SYSTEM_TASKS:
+        yield Problem(path, f"a {type_} ends by itself; let a HUMAN or a WAIT follow it, which others complete")
+
+
+def _unknown(name: str, known: frozenset[str], what: str) -> str:
+    near = get_close_matches(name, sorted(known), 1)
+    return f"{what} has no field {name!r}" + (f"; is {near[0]!r} meant?" if near else "")
