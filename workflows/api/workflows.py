@@ -142,9 +142,13 @@ class Workflow(View):
     @extend_schema(operation_id="terminate_workflow", responses=EMPTY)
     def delete(self, request: Request, workflow_id: str) -> HttpResponse:
         reason = text(request, "reason")
-        compensate = flag(request, "compensate")
         control.terminate(
-            self.who.namespace, run_id(workflow_id), actor=self.who.name, reason=reason, compensate=compensate
+            self.who.namespace,
+            run_id(workflow_id),
+            actor=self.who.name,
+            reason=reason,
+            compensate=flag(request, "compensate"),
+            trigger_failure_workflow=flag(request, "triggerFailureWorkflow"),
         )
         return empty()
 

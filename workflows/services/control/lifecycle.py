@@ -8,6 +8,7 @@ from uuid import UUID
 from dispatch.models import QueuedTask
 from orchestrator.db.hints import QUEUE, hint
 from orchestrator.errors import Invalid
+from workflows.engine.proof import failure_workflow
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.execution import LockedExecution
 from workflows.models import DecideQueue, Execution
@@ -43,11 +44,18 @@ def resume(namespace: str, workflow_id: UUID, *, actor: str) -> None:
 
 
 def terminate(
-    namespace: str, workflow_id: UUID, *, actor: str, reason: str | None = None, compensate: bool = False
+    namespace: str,
+    workflow_id: UUID,
+    *,
+    actor: str,
+    reason: str | None = None,
+    compensate: bool = False,
+    trigger_failure_workflow: bool = False,
 ) -> None:
     """End a run, its tasks, timers and (by the outbox) its children, and report to its parent.
 
-    No failure workflow runs. A run that failed or timed out is only relabelled; one that was terminated stays as it is.
+    The failure workflow starts only when it is asked for. A run that failed or timed out is only relabelled; one that was
+    terminated stays as it is.
     With `compensate` its completed tasks are undone first; without, even a run that undoes its tasks ends at once.
     """
 
@@ -59,17 +67,29 @@ def terminate(
             note(workflow_id, "workflow.terminated", actor, status=TERMINATED, reason=reason, was=run.status)
             return
         require(run, "terminate")
-        blueprint = blueprint_for([run.revision_id]).get(run.revision_id) if compensate else None
-        undoable = blueprint.undoable if blueprint is not None else None
-        end_terminated(run, reason or f"Terminated by {actor}.", undoable)
+        wanted = compensate or trigger_failure_workflow
+        blueprint = blueprint_for([run.revision_id]).get(run.revision_id) if wanted else None
+        undoable = blueprint.undoable if blueprint is not None and compensate else None
+        failure = failure_workflow(blueprint.definition, run.input) if blueprint and trigger_failure_workflow else None
+        end_terminated(run, reason or f"Terminated by {actor}.", undoable, failure)
 
-    detail = {"reason": reason, "compensate": compensate}
+    detail = {"reason": reason, "compensate": compensate, "triggerFailureWorkflow": trigger_failure_workflow}
     perform("terminate", namespace, workflow_id, actor, body, detail=detail, with_parent=True)
 
 
-def end_terminated(run: LockedExecution, reason: str, undoable: tuple[str, ...] | None = None) -> None:
+def end_terminated(
+    run: LockedExecution,
+    reason: str,
+    undoable: tuple[str, ...] | None = None,
+    failure: dict[str, Any] | None = None,
+) -> None:
     """End a locked, open run as TERMINATED; the gates of the run and of its parent are held."""
-    end_runs([run_end(run, TERMINATED, reason=reason, root_ended=run.root_ended, undoable=undoable)])
+    output: dict[str, Any] | None = {} if failure else None  # it names the failure workflow's run
+    end = run_end(
+        run, TERMINATED, output=output, reason=reason, root_ended=run.root_ended, undoable=undoable,
+        failure_workflow=failure,
+    )  # fmt: skip
+    end_runs([end])
 
 
 def nudge(namespace: str, workflow_id: UUID, *, actor: str) -> None:
