@@ -27,6 +27,7 @@ urlpatterns = [
         SpectacularSwaggerView.as_view(url_name="schema", authentication_classes=[], permission_classes=[]),
         name="docs",
     ),
+    path("api/", include("outbox.api.urls")),
     path("api/", include("workflows.api.urls")),
     path("api/", include("dispatch.api.urls")),
 ]

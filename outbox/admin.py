@@ -14,7 +14,7 @@ from django.urls import URLPattern, path
 
 from orchestrator.admin import EngineAdmin
 from orchestrator.errors import OstinatoError
-from outbox.models import OutboxEvent
+from outbox.models import EventExecution, EventHandler, OutboxEvent
 
 _CONDITIONS = {
     "dead": {"dead_at__isnull": False},
@@ -89,3 +89,21 @@ class OutboxEventAdmin(EngineAdmin):
         event = kwargs.get("obj")
         context["may_replay"] = event is not None and event.dead_at is not None and self.operates(request)
         return super().render_change_form(request, context, *args, **kwargs)
+
+
+@admin.register(EventHandler)
+class EventHandlerAdmin(EngineAdmin):
+    """What is done when an event is published; registered by /api/event."""
+
+    list_display = ("name", "event", "active", "namespace", "updated_at")
+    search_names = ("name", "event", "namespace")
+    search_help_text = "Id, or the whole name of a handler, event or namespace"
+
+
+@admin.register(EventExecution)
+class EventExecutionAdmin(EngineAdmin):
+    """What handlers did, action by action."""
+
+    list_display = ("id", "handler", "event", "action", "status", "reason", "created_at", "namespace")
+    search_names = ("handler", "event", "message_id", "status")
+    search_help_text = "Id, or the whole handler, event, message id or status"

@@ -1,4 +1,4 @@
-"""The outbox table."""
+"""The outbox, and the handlers of the events that come through it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from django.db import models
 
 from orchestrator.db.models import EngineModel
 from outbox.managers import OutboxManager
+from outbox.managers_events import EventExecutionManager, EventHandlerManager
 
 
 class OutboxEvent(EngineModel):
@@ -48,3 +49,62 @@ class OutboxEvent(EngineModel):
 
     def __str__(self) -> str:
         return f"{self.topic} {self.id}"
+
+
+class EventHandler(EngineModel):
+    """What to do when an event is published; `definition` is the handler as it was registered."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    namespace = models.TextField()
+    name = models.TextField()
+    event = models.TextField()
+    active = models.BooleanField(db_default=False)
+    definition = models.JSONField()
+    created_by = models.TextField(null=True)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    sql = EventHandlerManager()
+
+    class Meta(EngineModel.Meta):
+        constraints = [models.UniqueConstraint(fields=["namespace", "name"], name="outbox_eventhandler_key")]
+        indexes = [models.Index(fields=["namespace", "event"], name="outbox_eventhandler_event")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class EventExecution(EngineModel):
+    """One action of one handler for one delivery: SCHEDULED, COMPLETED, FAILED, or SKIPPED by its condition. [INV-6d]"""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    namespace = models.TextField()
+    handler = models.TextField()
+    event = models.TextField()
+    message_id = models.TextField()
+    position = models.IntegerField()
+    action = models.TextField()
+    status = models.TextField()
+    detail = models.JSONField()
+    output = models.JSONField(null=True)
+    reason = models.TextField(null=True)
+    created_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    sql = EventExecutionManager()
+
+    class Meta(EngineModel.Meta):
+        constraints = [
+            models.UniqueConstraint(
+                fields=["namespace", "handler", "message_id", "position"], name="outbox_eventexecution_key"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["namespace", "event", "id"], name="outbox_eventexecution_event"),
+            models.Index(
+                fields=["ended_at"], condition=models.Q(ended_at__isnull=False), name="outbox_eventexecution_done"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.handler} {self.message_id}"

@@ -35,6 +35,7 @@ TRANSITIONS = "tests/races/test_transitions.py::"
 MATRIX = "tests/db/test_terminal_matrix.py::test_every_end_of_a_run_deals_with_everything"
 RETENTION = "tests/db/test_retention.py::"
 SAGA = "tests/db/test_compensation.py::"
+EVENTS = "tests/db/test_events.py::"
 LIMITS = "tests/races/test_limits.py::"
 TURNS = "tests/races/test_turns.py::"
 ADMISSION = "tests/races/test_admission.py::"
@@ -118,6 +119,16 @@ MUTATIONS = [
         "   AND t.ended_at IS NULL\nRETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.status, t.sub_workflow_id\n\n-- name: restate",
         "RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.status, t.sub_workflow_id\n\n-- name: restate",
         TRANSITIONS + "test_a_finished_task_stays_finished",
+    ),
+    Mutation(
+        "INV-6d", "outbox/services/events.py",
+        'if row.id in new and row.status == "SCHEDULED"', 'if row.status == "SCHEDULED"',
+        EVENTS + "test_two_relays_that_dispatch_one_message_hand_its_actions_on_once",
+    ),
+    Mutation(
+        "INV-6d", "outbox/sql/event_execution.sql",
+        " WHERE id = %(id)s AND status = 'SCHEDULED' RETURNING id", " WHERE id = %(id)s RETURNING id",
+        EVENTS + "test_one_delivery_that_is_acted_on_by_many_at_once_ends_one_turn_of_a_loop",
     ),
     Mutation(
         "INV-7c", "dispatch/services/leasing.py",

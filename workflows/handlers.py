@@ -8,7 +8,7 @@ from uuid import UUID
 from orchestrator.errors import Invalid, LimitExceeded, NotFound
 from outbox.managers import ClaimedEvent
 from outbox.services import relay
-from workflows.services import children
+from workflows.services import children, events
 from workflows.services.starting import StartRequest, start
 
 
@@ -53,6 +53,11 @@ def terminate(event: ClaimedEvent) -> None:
     children.terminate(event.namespace, event.payload)
 
 
+def act_on_event(event: ClaimedEvent) -> None:
+    """Do what a handler wants done about an event."""
+    events.act(event.namespace, event.payload)
+
+
 def _request(
     event: ClaimedEvent,
     workflow_id: str,
@@ -92,3 +97,4 @@ def register() -> None:
     relay.register("workflow.start", start_workflow)
     relay.register("workflow.start_failure", start_failure_workflow)
     relay.register("workflow.terminate", terminate)
+    relay.register("event.action", act_on_event)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from workflows.engine.durations import parse_duration, parse_until
+from workflows.engine.sinks import event_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,17 @@ def _update_task(walker: Walker, task: dict[str, Any], place: Place) -> None:
         walker.add(f"{place.path}.inputParameters", "an UPDATE_TASK needs a taskId, or a workflowId and a taskRefName")
 
 
+def _event(walker: Walker, task: dict[str, Any], place: Place) -> None:
+    path, sink = f"{place.path}.sink", task.get("sink")
+    if not isinstance(sink, str) or not sink:
+        walker.add(path, f"an EVENT needs a sink, such as conductor:name; got {sink!r:.40}")
+    elif "${" not in sink:
+        try:
+            event_name(sink, "workflow", "task")
+        except ValueError as error:
+            walker.add(path, str(error))
+
+
 CHECKS: dict[str, Check] = {
     "SWITCH": _switch,
     "DECISION": _switch,
@@ -230,4 +242,5 @@ CHECKS: dict[str, Check] = {
     "BUSINESS_RULE": _business_rule,
     "GET_WORKFLOW": _needs("id"),
     "UPDATE_TASK": _update_task,
+    "EVENT": _event,
 }

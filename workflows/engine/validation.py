@@ -13,7 +13,7 @@ from workflows.engine.task_definitions import validate_task_definition
 
 __all__ = ["Problem", "validate", "validate_task_definition"]
 
-NOT_YET = frozenset({"EVENT", "KAFKA_PUBLISH", "PULL_WORKFLOW_MESSAGES"})
+NOT_YET = frozenset({"KAFKA_PUBLISH", "PULL_WORKFLOW_MESSAGES"})
 """Conductor's types that this version does not run: refused by name, not left to hang on a queue."""
 
 
@@ -177,6 +177,8 @@ class _Walker:
         """Note the values whose expressions are checked once all refs are known; an inline definition has its own."""
         for name in ("inputParameters", "items"):
             self.templates.append((task.get(name), f"{path}.{name}"))
+        if isinstance(task.get("sink"), str):
+            self.templates.append((task["sink"], f"{path}.sink"))
         param = task.get("subWorkflowParam")
         if isinstance(param, dict):
             kept = {k: v for k, v in param.items() if k != "workflowDefinition" or isinstance(v, str)}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from workflows.engine.operators import (
     dynamic_forks,
+    events,
     exclusive_joins,
     forks,
     loops,
@@ -35,6 +36,7 @@ _STARTS: dict[str, Callable[[Start], None]] = {
     "SET_VARIABLE": settling.set_variable,
     "TERMINATE": settling.terminate,
     "START_WORKFLOW": waiting.start_workflow,
+    "EVENT": events.event,
     "SWITCH": switches.switch,
     "DECISION": switches.switch,
     "WAIT": waiting.wait,

@@ -54,17 +54,22 @@ def perform(
     *,
     detail: dict[str, Any] | None = None,
     with_parent: bool = False,
+    then: Callable[[T], None] | None = None,
 ) -> T:
     """Run `body` on the locked run in one transaction, audited; a refusal is audited by itself. [INV-4]
 
     `with_parent` takes the parent's gate in the same sorted statement, for bodies that may end the run. [INV-12]
+    `then` is told the result inside the transaction; what it raises undoes the action.
     """
 
-    def hold() -> LockedExecution:
+    def act() -> T:
         parent = parent_of(namespace, workflow_id) if with_parent else None
-        return lock(namespace, workflow_id, [parent] if parent else [])
+        result = body(lock(namespace, workflow_id, [parent] if parent else []))
+        if then is not None:
+            then(result)
+        return result
 
-    return audited(action, namespace, workflow_id, actor, lambda: body(hold()), detail=detail)
+    return audited(action, namespace, workflow_id, actor, act, detail=detail)
 
 
 def audited(

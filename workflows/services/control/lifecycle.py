@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -51,6 +52,7 @@ def terminate(
     reason: str | None = None,
     compensate: bool = False,
     trigger_failure_workflow: bool = False,
+    then: Callable[[None], None] | None = None,
 ) -> None:
     """End a run, its tasks, timers and (by the outbox) its children, and report to its parent.
 
@@ -74,7 +76,7 @@ def terminate(
         end_terminated(run, reason or f"Terminated by {actor}.", undoable, failure)
 
     detail = {"reason": reason, "compensate": compensate, "triggerFailureWorkflow": trigger_failure_workflow}
-    perform("terminate", namespace, workflow_id, actor, body, detail=detail, with_parent=True)
+    perform("terminate", namespace, workflow_id, actor, body, detail=detail, with_parent=True, then=then)
 
 
 def end_terminated(
@@ -103,7 +105,14 @@ def nudge(namespace: str, workflow_id: UUID, *, actor: str) -> None:
     perform("nudge", namespace, workflow_id, actor, body)
 
 
-def update_variables(namespace: str, workflow_id: UUID, variables: dict[str, Any], *, actor: str) -> None:
+def update_variables(
+    namespace: str,
+    workflow_id: UUID,
+    variables: dict[str, Any],
+    *,
+    actor: str,
+    then: Callable[[None], None] | None = None,
+) -> None:
     """Merge variables into an open run's; tasks scheduled from now on see them."""
 
     def body(run: LockedExecution) -> None:
@@ -113,7 +122,7 @@ def update_variables(namespace: str, workflow_id: UUID, variables: dict[str, Any
         Execution.sql.set_variables(workflow_id, variables)
         note(workflow_id, "workflow.variables_updated", actor, keys=sorted(variables))
 
-    perform("update_variables", namespace, workflow_id, actor, body)
+    perform("update_variables", namespace, workflow_id, actor, body, then=then)
 
 
 def reset_callbacks(namespace: str, workflow_id: UUID, *, actor: str) -> int:

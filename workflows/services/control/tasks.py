@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -40,11 +41,12 @@ def complete_task(
     reason: str | None = None,
     worker_id: str | None = None,
     iteration: str | None = None,
+    then: Callable[[UUID | None], None] | None = None,
 ) -> UUID | None:
     """End the newest open task of a reference, or keep it open with more output.
 
     Returns its id, or None when none is open. The output is merged into what the task had, whoever holds its lease;
-    status IN_PROGRESS only merges it.
+    status IN_PROGRESS only merges it. `then` is told the id inside the transaction.
     """
 
     def body(run: LockedExecution) -> UUID | None:
@@ -68,7 +70,8 @@ def complete_task(
         raise Invalid(problems=[("status", f"expected one of {', '.join(sorted(_REPORTED))}, got {status!r}")])
     if output is not None and not isinstance(output, dict):
         raise Invalid(problems=[("output", f"expected an object, got {type(output).__name__}")])
-    return perform("complete_task", namespace, workflow_id, actor, body, detail={"ref": ref, "status": status})
+    detail = {"ref": ref, "status": status}
+    return perform("complete_task", namespace, workflow_id, actor, body, detail=detail, then=then)
 
 
 def cancel_task(

@@ -1,0 +1,155 @@
+"""Events: published through the outbox, and turned into the actions of their handlers, each acted on once. [INV-5, INV-6d]
+
+A delivery is stored as one row for each action; only rows that are new are handed on, each as an outbox event of its own
+that backs off, dies and is replayed by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from orchestrator.db.hints import OUTBOX, hint
+from orchestrator.db.ids import new_id
+from orchestrator.db.transactions import transaction
+from orchestrator.errors import Conflict, Invalid, NotFound
+from orchestrator.scripts import ScriptError, evaluate_script
+from outbox.managers import ClaimedEvent, NewOutboxEvent
+from outbox.managers_events import NewEventExecution, StoredEventExecution, StoredHandler
+from outbox.models import EventExecution, EventHandler, OutboxEvent
+from outbox.services.event_definitions import expand, fill_in, validate
+from workflows.engine.expressions import ExpressionError
+
+PUBLISHED, ACTION = "event.published", "event.action"
+"""Topics: an event for whom it may concern, and one action that a handler took from it."""
+_KEEP_SECONDS = 7 * 24 * 3600
+
+
+def register(namespace: str, definition: Any, *, created_by: str | None = None) -> None:
+    """Store a new handler; raises Invalid, or Conflict when its name is taken."""
+    _check(definition)
+    with transaction():
+        if not EventHandler.sql.add(namespace, definition, created_by):
+            raise Conflict(f"EventHandler with name {definition['name']} already exists!", name=definition["name"])
+
+
+def replace(namespace: str, definition: Any) -> None:
+    """Replace a handler; raises Invalid or NotFound."""
+    _check(definition)
+    with transaction():
+        if not EventHandler.sql.replace(namespace, definition):
+            raise _unknown(definition["name"])
+
+
+def remove(namespace: str, name: str) -> None:
+    """Forget a handler; raises NotFound. What it has begun goes on."""
+    with transaction():
+        if not EventHandler.sql.remove(namespace, name):
+            raise _unknown(name)
+
+
+def find(namespace: str, event: str | None = None, *, active_only: bool = False) -> list[StoredHandler]:
+    """Handlers of an event, or all, by name."""
+    return EventHandler.sql.find(namespace, event, active_only=active_only)
+
+
+def find_executions(
+    namespace: str, *, event: str | None = None, handler: str | None = None, batch: int = 100
+) -> list[StoredEventExecution]:
+    """What handlers did, newest first."""
+    return EventExecution.sql.find(namespace, event=event, handler=handler, batch=batch)
+
+
+def publish(namespace: str, event: str, payload: dict[str, Any], *, message_id: str | None = None) -> str:
+    """Publish an event from outside; the same message id is acted on once. Returns the message's id."""
+    message_id = message_id or str(new_id())
+    with transaction():
+        OutboxEvent.sql.publish([NewOutboxEvent(namespace, PUBLISHED, _message(event, message_id, payload))])
+        hint(OUTBOX)
+    return message_id
+
+
+def _message(event: str, message_id: str, payload: dict[str, Any]) -> dict[str, Any]:
+    return {"event": event, "message_id": message_id, "payload": payload}
+
+
+def dispatch(claimed: ClaimedEvent) -> None:
+    """Turn a published event into the actions of its handlers; idempotent."""
+    given = claimed.payload
+    rows = [
+        row
+        for handler in find(claimed.namespace, given["event"], active_only=True)
+        for row in _plan(claimed.namespace, handler, given["message_id"], given["payload"])
+    ]
+    if not rows:
+        return
+    with transaction():
+        new = EventExecution.sql.record(rows)
+        actions = [_handed_on(row) for row in rows if row.id in new and row.status == "SCHEDULED"]
+        if actions:
+            OutboxEvent.sql.publish(actions)
+            hint(OUTBOX)
+
+
+def _handed_on(row: NewEventExecution) -> NewOutboxEvent:
+    payload = {
+        "execution_id": row.id, "handler": row.handler, "event": row.event, "message_id": row.message_id,
+        "action": row.action, "detail": row.detail,
+    }  # fmt: skip
+    return NewOutboxEvent(row.namespace, ACTION, payload)
+
+
+def _plan(
+    namespace: str, handler: StoredHandler, message_id: str, payload: dict[str, Any]
+) -> Iterator[NewEventExecution]:
+    """The rows of a delivery: its actions, or why there are none."""
+
+    def row(position: int, action: str, status: str, detail: Any, reason: str | None = None) -> NewEventExecution:
+        return NewEventExecution(
+            new_id(), namespace, handler.name, handler.event, message_id, position, action, status, detail, reason
+        )
+
+    try:
+        applies = _holds(handler.definition.get("condition"), payload)
+    except ScriptError as error:
+        yield row(0, "condition", "FAILED", {"payload": payload}, f"The condition failed: {error}")
+        return
+    if not applies:
+        yield row(0, "condition", "SKIPPED", {"payload": payload}, "The condition does not hold.")
+        return
+    for position, action in enumerate(handler.definition["actions"]):
+        try:
+            yield row(position, action["action"], "SCHEDULED", fill_in(action, payload))
+        except (ExpressionError, ValueError) as error:
+            yield row(position, action["action"], "FAILED", {"payload": payload}, str(error))
+
+
+def _holds(condition: str | None, payload: dict[str, Any]) -> bool:
+    """A condition in JavaScript, with the payload as `$`; none always holds."""
+    if not condition or not condition.strip():
+        return True
+    return evaluate_script(condition, expand(payload)) not in (None, False, 0, "")
+
+
+def finish(execution_id: UUID, status: str, output: dict[str, Any] | None = None, reason: str | None = None) -> bool:
+    """Say what an action came to, in a transaction of its own; False when that was said before."""
+    with transaction():
+        return EventExecution.sql.finish(execution_id, status, output, reason)
+
+
+def prune() -> int:
+    """Delete what handlers did longer than a week ago."""
+    with transaction():
+        EventExecution.sql.prune(seconds=_KEEP_SECONDS)
+    return 0
+
+
+def _check(definition: Any) -> None:
+    problems = validate(definition)
+    if problems:
+        raise Invalid(problems=[(problem.path, problem.message) for problem in problems])
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"EventHandler with name {name} not found!", name=name)

@@ -1,0 +1,280 @@
+"""Events: published with their task, delivered at least once, acted on once."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from orchestrator.db.transactions import transaction
+from orchestrator.errors import Conflict, Invalid, NotFound
+from outbox.models import EventExecution, OutboxEvent
+from outbox.services import events, relay
+from tests import flows
+from tests.support import race
+from workflows.models import Execution, Task
+from workflows.services import definitions
+from workflows.services.events import act
+
+pytestmark = pytest.mark.usefixtures("committed")
+NS = flows.NAMESPACE
+
+
+def emit(ref: str = "tell", sink: str = "conductor:ping", **fields: Any) -> dict[str, Any]:
+    """An EVENT task."""
+    return {
+        "name": ref, "taskReferenceName": ref, "type": "EVENT", "sink": sink,
+        "inputParameters": {"msg": "${workflow.input.m}"}, **fields,
+    }  # fmt: skip
+
+
+def handle(event: str, *actions: dict[str, Any], **fields: Any) -> str:
+    """Register an active handler; returns its name."""
+    name = flows.unique("handler")
+    events.register(NS, {"name": name, "event": event, "actions": list(actions), "active": True, **fields})
+    return name
+
+
+def action(kind: str, **body: Any) -> dict[str, Any]:
+    return {"action": kind, kind: body}
+
+
+def outcomes(handler: str) -> list[tuple[str, str]]:
+    found = events.find_executions(NS, handler=handler)
+    return sorted((one.action, one.status) for one in found)
+
+
+def started(name: str) -> list[Execution]:
+    return list(Execution.objects.filter(name=name))
+
+
+def test_a_task_tells_a_handler_which_starts_a_run_with_its_message() -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    source = flows.register(emit(), flows.simple("after", flows.unique("q")))
+    body = {
+        "name": target,
+        "version": 1,
+        "correlationId": "${msg}",
+        "input": {"got": "${msg}", "run": "${workflowInstanceId}"},
+    }
+    handler = handle(f"conductor:{source}:ping", action("start_workflow", **body))
+    run = flows.start(source, {"m": "hi"})
+    flows.drain()
+    assert flows.statuses(run) == {"tell": "COMPLETED", "after": "SCHEDULED"}
+    (begun,) = started(target)
+    assert begun.correlation_id == "hi"
+    assert (begun.input["got"], begun.input["run"]) == ("hi", str(run))
+    assert begun.input["conductor.event.name"] == f"conductor:{source}:ping"
+    (done,) = events.find_executions(NS, handler=handler)
+    assert (done.status, done.output, done.message_id) == (
+        "COMPLETED", {"workflowId": str(begun.id)}, begun.input["conductor.event.messageId"],
+    )  # fmt: skip
+
+
+def test_a_plain_sink_is_named_after_its_task_and_an_expression_is_resolved() -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    source = flows.register(emit("a", "conductor"), emit("b", "conductor:${workflow.input.m}"))
+    for event in (f"conductor:{source}:a", f"conductor:{source}:hello"):
+        handle(event, action("start_workflow", name=target))
+    flows.start(source, {"m": "hello"})
+    flows.drain()
+    assert len(started(target)) == 2
+
+
+def test_a_task_that_is_complete_elsewhere_stays_open_and_tells_once() -> None:
+    source = flows.register(emit(asyncComplete=True))
+    run = flows.start(source)
+    flows.drain()
+    assert flows.statuses(run) == {"tell": "IN_PROGRESS"}
+    assert OutboxEvent.objects.filter(topic="event.published").count() == 1
+
+
+def test_a_sink_that_nobody_serves_is_refused_or_fails_its_task() -> None:
+    for sink, said in (("sqs:orders", "conductor"), ("", "needs a sink"), (5, "needs a sink")):
+        (problem,) = definitions.check({"name": "x", "version": 1, "tasks": [emit(sink=sink)]})  # type: ignore[arg-type]
+        assert problem[0] == "tasks[0].sink"
+        assert said in problem[1]
+    run = flows.start(flows.register(emit(sink="${workflow.input.m}")), {"m": "kafka:x"})
+    flows.drain()
+    assert flows.status(run) == "FAILED"
+    assert not OutboxEvent.objects.filter(topic="event.published").exists()
+
+
+def waiting() -> tuple[UUID, str]:
+    """A run that waits for a signal, and its reference."""
+    run = flows.start(flows.register({"name": "w", "taskReferenceName": "w", "type": "WAIT", "inputParameters": {}}))
+    flows.drain()
+    return run, "w"
+
+
+@pytest.mark.parametrize(("kind", "status"), [("complete_task", "COMPLETED"), ("fail_task", "FAILED")])
+def test_an_event_ends_a_task_by_its_reference(kind: str, status: str) -> None:
+    run, ref = waiting()
+    handler = handle(
+        "conductor:x:y",
+        action(kind, workflowId="${id}", taskRefName=ref, output={"by": "${who}"}, reasonForIncompletion="no"),
+    )
+    events.publish(NS, "conductor:x:y", {"id": str(run), "who": "ann"})
+    flows.drain()
+    assert flows.status(run) == status
+    assert outcomes(handler) == [(kind, "COMPLETED")]
+
+
+def test_an_event_ends_a_task_by_its_id_terminates_and_sets_variables() -> None:
+    run, _ = waiting()
+    other, _ = waiting()
+    task = Task.objects.get(workflow_id=run).id
+    handler = handle(
+        "conductor:x:y",
+        action("complete_task", taskId="${task}"),
+        action("update_workflow_variables", workflowId="${other}", variables={"seen": "${task}"}),
+        action("terminate_workflow", workflowId="${other}", terminationReason="told to"),
+    )
+    events.publish(NS, "conductor:x:y", {"task": str(task), "other": str(other)})
+    flows.drain()
+    assert flows.status(run) == "COMPLETED"
+    ended = Execution.objects.get(id=other)
+    assert (ended.status, ended.reason) == ("TERMINATED", "told to")
+    assert ("terminate_workflow", "COMPLETED") in outcomes(handler)
+
+
+def test_a_condition_decides_and_a_broken_one_is_reported() -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    yes = handle(
+        "conductor:x:y", action("start_workflow", name=target), condition="$.status == 'READY' && $.more.n > 1"
+    )
+    no = handle("conductor:x:y", action("start_workflow", name=target), condition="$.status == 'DONE'")
+    broken = handle("conductor:x:y", action("start_workflow", name=target), condition="$.status.a.b.c")
+    events.publish(NS, "conductor:x:y", {"status": "READY", "more": '{"n": 2}'})
+    flows.drain()
+    assert len(started(target)) == 1
+    assert outcomes(yes) == [("start_workflow", "COMPLETED")]
+    assert outcomes(no) == [("condition", "SKIPPED")]
+    assert outcomes(broken) == [("condition", "FAILED")]
+
+
+def test_a_refusal_is_a_result_and_hurts_no_other_action() -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    handler = handle(
+        "conductor:x:y",
+        action("start_workflow", name="nowhere"),
+        action("complete_task", workflowId="00000000-0000-7000-8000-000000000000", taskRefName="w"),
+        action("complete_task", taskId="nonsense"),
+        action("start_workflow", name=target),
+    )
+    events.publish(NS, "conductor:x:y", {})
+    flows.drain()
+    assert len(started(target)) == 1
+    assert [status for _, status in outcomes(handler)] == ["FAILED", "FAILED", "COMPLETED", "FAILED"]
+    assert all(one.reason for one in events.find_executions(NS, handler=handler) if one.status == "FAILED")
+    assert not OutboxEvent.objects.filter(delivered_at=None).exists()
+
+
+def test_inactive_handlers_and_those_of_other_tenants_do_nothing() -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    handle("conductor:x:y", action("start_workflow", name=target), active=False)
+    definition = {
+        "name": "h",
+        "event": "conductor:x:y",
+        "active": True,
+        "actions": [action("start_workflow", name=target)],
+    }
+    events.register("elsewhere", definition)
+    events.publish(NS, "conductor:x:y", {})
+    flows.drain()
+    assert started(target) == []
+
+
+def test_texts_that_are_json_are_expanded_where_asked() -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    body = {"name": target, "input": {"n": "${inner.n}"}}
+    handle("conductor:x:y", {**action("start_workflow", **body), "expandInlineJSON": True})
+    events.publish(NS, "conductor:x:y", {"inner": '{"n": 7}'})
+    flows.drain()
+    assert started(target)[0].input["n"] == 7
+
+
+@pytest.mark.invariant("INV-6d")
+def test_a_message_that_comes_twice_is_acted_on_once() -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    handler = handle("conductor:x:y", action("start_workflow", name=target))
+    for _ in range(2):
+        events.publish(NS, "conductor:x:y", {}, message_id="delivery-1")
+    flows.drain()
+    assert len(started(target)) == 1
+    assert outcomes(handler) == [("start_workflow", "COMPLETED")]
+    events.publish(NS, "conductor:x:y", {}, message_id="delivery-2")
+    flows.drain()
+    assert len(started(target)) == 2
+
+
+@pytest.mark.invariant("INV-6d")
+def test_one_delivery_that_is_acted_on_by_many_at_once_ends_one_turn_of_a_loop() -> None:
+    """Every turn waits under the same reference: an action that is done twice ends two of them."""
+    wait = {"name": "w", "taskReferenceName": "w", "type": "WAIT", "inputParameters": {}}
+    loop = {
+        "name": "l", "taskReferenceName": "l", "type": "DO_WHILE", "loopCondition": "$.l['iteration'] < 5", "loopOver": [wait],
+    }  # fmt: skip
+    run = flows.start(flows.register(loop))
+    flows.drain()
+    handle("conductor:x:y", action("complete_task", workflowId=str(run), taskRefName="w"))
+    events.publish(NS, "conductor:x:y", {})
+    relay.deliver_next_batch()
+    (payload,) = OutboxEvent.objects.filter(topic="event.action").values_list("payload", flat=True)
+
+    def deliver(_: int) -> None:
+        act(NS, payload)
+        flows.evaluation.evaluate_now([run])
+
+    assert race(6, deliver) == [None] * 6
+    flows.drain()
+    ended = Task.objects.filter(workflow_id=run, ref="w", status="COMPLETED").values_list("iteration", flat=True)
+    assert list(ended) == ["1"]
+
+
+@pytest.mark.invariant("INV-6d")
+def test_two_relays_that_dispatch_one_message_hand_its_actions_on_once() -> None:
+    handle("conductor:x:y", *[action("start_workflow", name="any") for _ in range(3)])
+    events.publish(NS, "conductor:x:y", {}, message_id="m")
+    with transaction():
+        (claimed,) = OutboxEvent.sql.claim(batch=1, lease_seconds=60)
+    assert race(6, lambda _: events.dispatch(claimed)) == [None] * 6
+    assert OutboxEvent.objects.filter(topic="event.action").count() == 3
+    assert EventExecution.objects.count() == 3
+
+
+GOOD = {"name": "h", "event": "conductor:x:y", "actions": [action("start_workflow", name="t")]}
+
+
+@pytest.mark.parametrize(
+    ("change", "path"), [
+        ({"name": ""}, "name"), ({"event": None}, "event"), ({"event": "nowhere"}, "event"), ({"actions": []}, "actions"),
+        ({"actions": "x"}, "actions"), ({"actions": [5]}, "actions[0]"),
+        ({"actions": [{"action": "dance"}]}, "actions[0].action"),
+        ({"actions": [{"action": "start_workflow"}]}, "actions[0].start_workflow"),
+        ({"actions": [action("start_workflow", version=1)]}, "actions[0].start_workflow.name"),
+        ({"actions": [action("complete_task", workflowId="x")]}, "actions[0].complete_task"),
+        ({"actions": [action("start_workflow", name="t", input={"a": "${"})]}, "actions[0].start_workflow"),
+        ({"actions": [action("update_workflow_variables", workflowId="x")]}, "actions[0].update_workflow_variables.variables"),
+        ({"condition": 5}, "condition"), ({"evaluatorType": "ruby"}, "evaluatorType"), ({"active": "yes"}, "active"),
+        ({"sink": "x"}, "sink"),
+    ],
+)  # fmt: skip
+def test_a_handler_that_means_nothing_is_refused(change: dict[str, Any], path: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        events.register(NS, {**GOOD, **change})
+    assert [at for at, _ in refused.value.problems] == [path]
+    assert events.find(NS) == []
+
+
+def test_a_handler_is_registered_once_replaced_and_forgotten() -> None:
+    events.register(NS, GOOD)
+    with pytest.raises(Conflict):
+        events.register(NS, GOOD)
+    events.replace(NS, {**GOOD, "active": True})
+    assert [found.active for found in events.find(NS, "conductor:x:y")] == [True]
+    events.remove(NS, "h")
+    for missing in (lambda: events.remove(NS, "h"), lambda: events.replace(NS, GOOD)):
+        with pytest.raises(NotFound):
+            missing()
