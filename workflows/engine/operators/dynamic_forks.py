@@ -56,7 +56,7 @@ def _from_inputs(start: Start, given: dict[str, Any]) -> list[Branch]:
     stem = f"_{node.ref}_{name}" if node.prefixed else f"_{name}"
     found: list[Branch] = []
     for index, element in enumerate(given["forkTaskInputs"]):
-        values = dict(element) if isinstance(element, dict) else {"input": element}
+        values = dict(element) if isinstance(element, dict) else {} if element is None else {"input": element}
         task: dict[str, Any] = {"name": name, "taskReferenceName": f"{stem}_{index}", "type": type_}
         if child:
             version = given.get("forkTaskWorkflowVersion")
