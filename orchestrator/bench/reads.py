@@ -10,10 +10,17 @@ from orchestrator.bench.filling import Sample
 from orchestrator.bench.meters import percentile
 from orchestrator.conf import conf
 from workflows.services import browsing, reading
+from workflows.services.searching import RUNS, TASKS, Search, Searchable, search
 
 MOST_MS = 300.0
 """What the slowest in twenty reads may take."""
+NEWEST = "startTime:DESC"
 Read = Callable[[str, Sample], object]
+
+
+def _search(what: Searchable, namespace: str, query: str, sort: str = "") -> object:
+    return search(what, namespace, Search(query, sort=sort))
+
 
 READS: dict[str, Read] = {
     "list: newest runs": lambda ns, s: browsing.list_runs(ns),
@@ -21,17 +28,13 @@ READS: dict[str, Read] = {
     "list: runs of a name": lambda ns, s: browsing.list_runs(ns, query=s.name),
     "list: a correlation id": lambda ns, s: browsing.list_runs(ns, query=s.correlation_id),
     "list: part of a name": lambda ns, s: browsing.list_runs(ns, query=s.name[6:]),
-    "search: newest runs": lambda ns, s: reading.search_runs(ns, "", "*", "startTime:DESC", 0, 100),
-    "search: name and status": lambda ns, s: reading.search_runs(
-        ns, f"workflowType={s.name} AND status=FAILED", "*", "startTime:DESC", 0, 100
-    ),
-    "search: running runs": lambda ns, s: reading.search_runs(ns, "status=RUNNING", "*", "startTime:DESC", 0, 100),
-    "search: a correlation id": lambda ns, s: reading.search_runs(
-        ns, f"correlationId={s.correlation_id}", "*", "", 0, 100
-    ),
-    "search: a run's id": lambda ns, s: reading.search_runs(ns, f"workflowId={s.id}", "*", "", 0, 100),
-    "search: tasks of a run": lambda ns, s: reading.search_tasks(ns, f"workflowId={s.id}", "*", "", 0, 100),
-    "search: failed tasks": lambda ns, s: reading.search_tasks(ns, "status=FAILED", "*", "startTime:DESC", 0, 100),
+    "search: newest runs": lambda ns, s: _search(RUNS, ns, "", NEWEST),
+    "search: name and status": lambda ns, s: _search(RUNS, ns, f"workflowType={s.name} AND status=FAILED", NEWEST),
+    "search: running runs": lambda ns, s: _search(RUNS, ns, "status=RUNNING", NEWEST),
+    "search: a correlation id": lambda ns, s: _search(RUNS, ns, f"correlationId={s.correlation_id}"),
+    "search: a run's id": lambda ns, s: _search(RUNS, ns, f"workflowId={s.id}"),
+    "search: tasks of a run": lambda ns, s: _search(TASKS, ns, f"workflowId={s.id}"),
+    "search: failed tasks": lambda ns, s: _search(TASKS, ns, "status=FAILED", NEWEST),
     "client: running runs of a name": lambda ns, s: reading.running(ns, s.name, None),
     "client: runs by correlation id": lambda ns, s: reading.correlated(ns, s.name, s.correlation_id, closed=True),
     "detail: a run with its tasks": lambda ns, s: reading.get_whole_run(ns, s.id),

@@ -68,7 +68,7 @@ def _order(fact: Any, value: Any) -> int | None:
     numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (fact, value))
     if not numbers and not (isinstance(fact, str) and isinstance(value, str)):
         return None
-    return (fact > value) - (fact < value)
+    return int(fact > value) - int(fact < value)
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
