@@ -29,6 +29,7 @@ INSTRUMENTS = {"invariants.sql", "measuring.sql", "explaining.sql"}
 SWEEP = "takes whatever is ready: a loop for each node does it on that node's rows"
 BY_TASK = "names the task alone; its callers know the run as well, which the statement would carry"
 BY_TIMER = "names the timer alone; the peek before it read the run as well"
+KEYS = "deletes keys whose run is gone: a loop for each node does it on that node's keys"
 BY_KEY = "finds the run that a key belongs to: on the key's node, then on the run's, for starts that bring a key"
 LIMIT = "counts for a limit, which holds for the whole system; sent only where one is set"
 READ = "a person's or a client's read; asks every node"
@@ -39,6 +40,7 @@ EXCEPTIONS = {
     "workflows.execution.stuck": SWEEP,
     "workflows.admission.count_running": LIMIT,
     "workflows.idempotency.find": BY_KEY,
+    "workflows.idempotency.prune": KEYS,
     "workflows.timer.peek_due": SWEEP,
     "workflows.timer.claim": BY_TIMER,
     "workflows.timer.record_failure": BY_TIMER,
