@@ -149,3 +149,13 @@ def test_an_exclusive_join_waits_for_a_branch_that_still_runs() -> None:
     assert (r.open_refs(), r.output("e")) == (["z"], {"n": 1})
     r.finish("z")
     assert r.ended == "COMPLETED"
+
+
+def test_a_permissive_branch_that_fails_fails_the_run_at_its_end() -> None:
+    r = run(*listed([simple("x", permissive=True, retryCount=0), simple("y")]), simple("z"))
+    r.finish("x", status="FAILED", reason="broken")
+    r.finish("y")
+    assert r.status("f_join") == "COMPLETED_WITH_ERRORS"
+    r.finish("z")
+    assert r.ended == "FAILED"
+    assert r.end is not None and "x (FAILED: broken)" in (r.end.reason or "")

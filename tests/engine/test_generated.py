@@ -3,83 +3,109 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from typing import Any
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.definitions import fork, loop, simple, switch, task
-from tests.engine.interpreter import Interpreter
-from tests.engine.simulator import Run
+from tests.engine.comparing import Tasks, assert_same
+from tests.engine.generator import Generator
+from tests.engine.interpreter import Plans, work
+from tests.engine.simulator import Run, evaluate
+from workflows.engine.decider import decide
+from workflows.engine.state import State, TaskView
+
+GIVEN = {"x": "given"}
+_CONTAINERS = ("JOIN", "DO_WHILE")
+seeds = st.integers(0, 10**9)
 
 
-class Generator:
-    """Makes a definition from a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.number = 0
-
-    def ref(self, stem: str) -> str:
-        self.number += 1
-        return f"{stem}{self.number}"
-
-    def block(self, depth: int, least: int = 0) -> list[dict[str, Any]]:
-        return [made for _ in range(self.random.randint(least, 3)) for made in self.tasks(depth)]
-
-    def tasks(self, depth: int) -> list[dict[str, Any]]:
-        kind = self.random.choice(["simple", "simple", "set"] + ["switch", "fork", "loop"] * (depth > 0))
-        if kind == "simple":
-            return [simple(self.ref("t"), optional=self.random.random() < 0.2)]
-        if kind == "set":
-            ref = self.ref("v")
-            return [task("SET_VARIABLE", ref, inputParameters={ref: True})]
-        if kind == "switch":
-            case = self.random.choice(["a", "b", "none"])
-            cases = {"a": self.block(depth - 1), "b": self.block(depth - 1)}
-            return [switch(self.ref("s"), case, cases, self.block(depth - 1))]
-        if kind == "loop":
-            turns, ref = self.random.randint(1, 3), self.ref("l")
-            return [{**loop(ref, turns, *self.block(depth - 1, least=1)), "turns": turns}]
-        branches = [self.block(depth - 1) for _ in range(self.random.randint(1, 3))]
-        inside = [made["taskReferenceName"] for branch in branches for made in branch if made["type"] != "JOIN"]
-        named = self.random.choice([[], self.random.sample(inside, len(inside) // 2)])
-        return fork(self.ref("f"), *branches, on=named)
-
-
-def play(definition: dict[str, Any], seed: int) -> Run:
+def play(run: Run, plans: Plans, chance: random.Random, tasks: Tasks, prefix: str = "") -> Run:
     """Run it to its end; a pass may see one ended task, or several."""
-    chance = random.Random(seed)
-    run = Run(definition, tasks={})
     for _ in range(20_000):
-        ready = [t for t in run.tasks.values() if not t.status.terminal and t.type not in ("JOIN", "DO_WHILE")]
+        ready = [t for t in run.tasks.values() if not t.status.terminal and t.type not in _CONTAINERS]
         if run.end or not ready:
+            tasks |= {(prefix + t.ref, t.iteration, t.attempt): (t.status.value, t.output) for t in run.tasks.values()}
             return run
-        group = chance.sample(ready, chance.randint(1, len(ready)))
-        for task_ in group:
-            run.finish(task_.ref, {"n": task_.iteration}, iteration=task_.iteration, decide=False)
+        for task in chance.sample(ready, chance.randint(1, len(ready))):
+            finish(run, task, plans, chance, tasks, prefix)
         run.step()
     raise AssertionError("the run does not end")
 
 
-@given(seed=st.integers(0, 10**9), order=st.integers(0, 10**9))
-@settings(max_examples=150, deadline=None)
+def finish(run: Run, task: TaskView, plans: Plans, chance: random.Random, tasks: Tasks, prefix: str) -> None:
+    turn = tuple(int(number) for number in task.iteration.split(".") if number)
+    status = plans[task.ref].status(turn, task.attempt) if task.ref in plans else "COMPLETED"
+    if task.type == "SUB_WORKFLOW":
+        inner = run.blueprint.nodes[task.ref].spec["subWorkflowParam"]["workflowDefinition"]
+        below = play(
+            Run(inner, task.input["workflowInput"]), plans, chance, tasks, f"{prefix}{task.ref}{task.iteration}/"
+        )
+        assert below.end is not None, below.stuck
+        status, output = below.ended, below.end.output
+    else:
+        output = work(task.ref, turn, task.input)
+    run.finish(task.ref, output, status, iteration=task.iteration, decide=False)
+
+
+def compare(seed: int, order: int) -> None:
+    generator = Generator(seed)
+    tasks: Tasks = {}
+    definition = generator.definition()
+    run = play(Run(definition, GIVEN), generator.plans, random.Random(order), tasks)
+    assert run.end is not None, run.stuck
+    assert_same(
+        definition, generator.plans, GIVEN,
+        status=run.ended, output=run.end.output, variables=run.view.variables, tasks=tasks,
+    )  # fmt: skip
+
+
+@given(seed=seeds, order=seeds)
+@settings(max_examples=250, deadline=None)
 def test_every_nesting_runs_what_the_interpreter_runs(seed: int, order: int) -> None:
-    definition = {"name": "w", "tasks": Generator(seed).block(3, least=1)}
-    expected = Interpreter(definition).ran
-    run = play(definition, order)
-    assert run.ended == "COMPLETED", run.stuck
-    assert Counter(t.ref for t in run.tasks.values()) == expected
-    assert all(t.status.terminal and t.consumed for t in run.tasks.values())
+    compare(seed, order)
+
+
+@pytest.mark.stress
+@given(seed=seeds, order=seeds)
+@settings(max_examples=5000, deadline=None)
+def test_thousands_of_nestings_run_what_the_interpreter_runs(seed: int, order: int) -> None:
+    compare(seed, order)
+
+
+@given(seed=seeds, order=seeds)
+@settings(max_examples=40, deadline=None)
+def test_a_decision_does_not_depend_on_the_order_of_its_rows(seed: int, order: int) -> None:
+    generator, chance = Generator(seed), random.Random(order)
+    run = Run(generator.definition(), GIVEN)
+    for _ in range(20):
+        ready = [t for t in run.tasks.values() if not t.status.terminal and t.type not in _CONTAINERS]
+        if run.end or not ready:
+            return
+        for task in chance.sample(ready, chance.randint(1, len(ready))):
+            finish(run, task, generator.plans, chance, {}, "")
+        decisions = []
+        for _ in range(2):
+            rows = list(run.tasks.values())
+            chance.shuffle(rows)
+            fresh = iter(range(10**6, 10**7))
+            state = State(
+                run.view, tuple(rows), frozenset(run.blueprint.nodes) | {t.ref for t in rows}, run.now, {},
+                lambda fresh=fresh: UUID(int=next(fresh)),
+            )  # fmt: skip
+            decision = decide(run.blueprint, state, evaluate)
+            decisions.append(replace(decision, commands=tuple(sorted(decision.commands, key=repr))))
+        assert decisions[0] == decisions[1]
+        run.step()
 
 
 @pytest.mark.invariant("INV-10")
 @given(seed=st.integers(0, 10**9), order=st.integers(0, 10**9))
 @settings(max_examples=60, deadline=None)
 def test_a_run_that_loses_a_task_is_stuck_with_its_name_and_never_completed(seed: int, order: int) -> None:
-    definition = {"name": "w", "tasks": Generator(seed).block(3, least=1)}
+    definition = Generator(seed, calm=True).definition()
     run = Run(definition)
     chance = random.Random(order)
     lost = None
@@ -97,4 +123,5 @@ def test_a_run_that_loses_a_task_is_stuck_with_its_name_and_never_completed(seed
         assert run.ended == "COMPLETED"
     elif not lost.iteration:
         assert run.end is None
-        assert lost.ref in run.stuck
+        named = lost.ref if lost.spec is None else run.blueprint.nodes[lost.state["fork"]].join.ref
+        assert named in run.stuck

@@ -24,12 +24,21 @@ def finish_if_proved(pass_: Pass) -> None:
     if pass_.blueprint.partial and _unended(pass_):
         return
     rows = pass_.book.find_all([node.ref for node in pass_.blueprint.permissive], None, "")
-    bad = [row for row in rows.values() if not row.status.successful]
+    bad = [row for row in [*rows.values(), *_permissive_branches(pass_)] if not row.status.successful]
     if bad:
         names = ", ".join(f"{row.ref} ({row.status}: {row.reason or 'no reason given'})" for row in bad)
         refs = tuple(row.ref for row in bad)
         pass_.end_run(WorkflowStatus.FAILED, output(pass_), f"Permissive tasks failed: {names}", refs)
     pass_.end_run(WorkflowStatus.COMPLETED, output(pass_))
+
+
+def _permissive_branches(pass_: Pass) -> list[Row]:
+    """The permissive tasks of dynamic forks, which no definition names; read only where a join saw a failure."""
+    joins = [n.ref for n in pass_.blueprint.nodes.values() if n.fork is not None and n.fork.type == "FORK_JOIN_DYNAMIC"]
+    seen = pass_.book.find_all(joins, None, "").values() if joins else ()
+    failed = [row for row in seen if row.status == TaskStatus.COMPLETED_WITH_ERRORS]
+    refs = [ref for row in failed for ref in (row.input or {}).get("joinOn") or []]
+    return [row for row in pass_.book.find_all(refs, None, "").values() if (row.spec or {}).get("permissive")]
 
 
 def output(pass_: Pass) -> Any:
