@@ -50,6 +50,7 @@ OUTPUTS: dict[str, dict[str, Any]] = {
 REFUSED: dict[str, list[str]] = {
     "sqs-test-workflow": [
         "workflowStatusListenerEnabled: a workflow has no status listener; follow its history instead",
+        "tasks[0].sink: the sink 'sqs:conductor-test-sqs-COMPLETED' is not available: expected conductor or conductor:<name>",
     ],
 }
 """Why a definition does not register; types that are not supported yet are named apart."""

@@ -179,7 +179,7 @@ WORKFLOW_CASES: dict[str, Case] = {
 }
 _BY_SERVICES = {
     "name", "version", "inputTemplate", "restartable", "timeoutSeconds", "timeoutPolicy", "rateLimitConfig",
-    "maxConcurrentTasks", "inputParameters",
+    "maxConcurrentTasks", "searchAttributes", "inputParameters",
 }  # fmt: skip
 """Fields that act when a run is started, admitted, timed out or restarted: tested there. `inputParameters` names inputs."""
 

@@ -19,7 +19,7 @@ NOTES = frozenset(
 WORKFLOW = frozenset(
     {"name", "version", "tasks", "inputParameters", "outputParameters", "inputTemplate", "variables", "failureWorkflow",
      "failureWorkflowVersion", "schemaVersion", "restartable", "timeoutSeconds", "timeoutPolicy", "rateLimitConfig",
-     "maxConcurrentTasks"}
+     "maxConcurrentTasks", "searchAttributes"}
 )  # fmt: skip
 """Fields of a workflow that do something."""
 TASK = frozenset(
