@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from workflows.engine.paths import Filter, Path, PathError, parse_path, walk
+from workflows.engine.paths import Filter, Path, PathError, closing, parse_path, walk
+
+MOST_CHARACTERS = 4096
+"""Of one expression: each nesting in it is looked through again."""
 
 
 class Scope(Protocol):
@@ -165,17 +168,13 @@ def _compile_text(text: str) -> Template:
 
 
 def _closing(text: str, position: int) -> int:
-    """The brace that ends the expression whose inside starts at `position`."""
-    start, depth = position, 0
-    while position < len(text):
-        if text[position] == "{":
-            depth += 1
-        elif text[position] == "}":
-            if depth == 0:
-                return position
-            depth -= 1
-        position += 1
-    raise ExpressionError("the expression is not closed: expected '}'", start - 2)
+    """The brace that ends the expression whose inside starts at `position`; raises where there is none."""
+    end = closing(text, position)
+    if end is None:
+        raise ExpressionError("the expression is not closed: expected '}'", position - 2)
+    if end - position > MOST_CHARACTERS:
+        raise ExpressionError(f"the expression is longer than {MOST_CHARACTERS} characters", position - 2)
+    return end
 
 
 def _parse(text: str, position: int) -> Expression:
@@ -187,4 +186,6 @@ def _parse(text: str, position: int) -> Expression:
         root, path = parse_path(inside, nested)
     except PathError as error:
         raise ExpressionError(f"{text}: {error}", position + 2 + error.position) from None
+    except RecursionError:
+        raise ExpressionError("the expression is nested too deeply", position) from None
     return Expression(text, root, path, position)

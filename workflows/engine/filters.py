@@ -75,8 +75,19 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 def _compare(op: str, left: Any, right: Any) -> bool:
     """Numbers with numbers and texts with texts; anything else is never smaller or larger."""
     if op in ("==", "!="):
-        return (json_type(left) == json_type(right) and left == right) == (op == "==")
+        return same(left, right) == (op == "==")
     return json_type(left) == json_type(right) and json_type(left) in ("number", "text") and _ORDER[op](left, right)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal as JSON, at every depth: 1 is 1.0, but true is not 1."""
+    if json_type(left) != json_type(right):
+        return False
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(item, right[name]) for name, item in left.items())
+    return bool(left == right)
 
 
 def json_type(value: Any) -> str:
@@ -91,7 +102,7 @@ def json_type(value: Any) -> str:
 _SPACE = re.compile(r"\s*")
 _PATH = re.compile(r"@(?:\.[\w$-]+(?:\(\))?|\['[^']*'\]|\[\"[^\"]*\"\]|\[-?\d+\])*")
 _OPERATOR = re.compile(r"==|!=|<=|>=|<|>")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"-?[0-9]{1,400}(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?(?![0-9])")
 _WORD = re.compile(r"(?:true|false|null)\b")
 _TEXT = re.compile(r"'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\"")
 _WORDS = {"true": True, "false": False, "null": None}

@@ -6,6 +6,8 @@ A definite path yields its value or null; one with a wildcard, slice, filter or 
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -56,22 +58,31 @@ class Path:
 MANY = (Wildcard, Descend, Filter, slice)
 """Steps after which a path yields a list."""
 
-_NAME = re.compile(r"[^.\[\]()?*]+")
-_INDEX = re.compile(r"\[\s*(-?\d+)\s*\]")
-_SLICE = re.compile(r"\[\s*(-?\d*)\s*:\s*(-?\d*)\s*\]")
+_NAME = re.compile(r"[^.\[\]()?*\s]+")
+_DIGITS = r"[0-9]{1,18}"
+_INDEX = re.compile(rf"\[\s*(-?{_DIGITS})\s*\]")
+_SLICE = re.compile(rf"\[\s*((?:-?{_DIGITS})?)\s*:\s*((?:-?{_DIGITS})?)\s*\]")
+_QUOTE = re.compile(r"\[\s*(['\"])")
+_WHOLE = re.compile(rf"-?{_DIGITS}")
+_END = re.compile(r"\s*\]")
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "length": lambda v: len(v) if isinstance(v, (list, dict, str)) else None,
     "size": lambda v: len(v) if isinstance(v, (list, dict, str)) else None,
     "min": lambda v: min(v) if _numbers(v) else None,
     "max": lambda v: max(v) if _numbers(v) else None,
-    "sum": lambda v: sum(v) if _numbers(v) else None,
-    "avg": lambda v: sum(v) / len(v) if _numbers(v) else None,
+    "sum": lambda v: _finite(sum(v)) if _numbers(v) else None,
+    "avg": lambda v: _finite(sum(v) / len(v)) if _numbers(v) else None,
     "keys": lambda v: list(v) if isinstance(v, dict) else None,
 }
 
 
 def _numbers(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(type(item) in (int, float) for item in value)
+
+
+def _finite(value: float) -> float | None:
+    """A sum beyond what JSON can say is null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def parse_path(text: str, key: Callable[[str], Any]) -> tuple[str, Path]:
@@ -101,12 +112,9 @@ def _step(text: str, position: int, key: Callable[[str], Any]) -> tuple[Any, int
         raise PathError(f"expected '.' or '[', got {text[position]!r}", position)
     if text.startswith("[*]", position):
         return Wildcard(), position + 3
-    quote = text[position + 1 : position + 2]
-    if quote in ("'", '"'):
-        end = text.find(quote + "]", position + 2)
-        if end < 0:
-            raise PathError("the quoted key is not closed", position)
-        return key(text[position + 2 : end]), end + 2
+    quote = _QUOTE.match(text, position)
+    if quote is not None:
+        return _quoted(text, position, quote, key)
     for pattern, make in ((_INDEX, lambda m: int(m.group(1))), (_SLICE, _slice)):
         match = pattern.match(text, position)
         if match:
@@ -114,6 +122,42 @@ def _step(text: str, position: int, key: Callable[[str], Any]) -> tuple[Any, int
     if text.startswith("[?(", position):
         return _filter(text, position, key)
     raise PathError("expected an index, a slice, '*' or a quoted key", position)
+
+
+def _quoted(text: str, position: int, quote: re.Match[str], key: Callable[[str], Any]) -> tuple[Any, int]:
+    """A key in quotes: a backslash takes the next character as it is; expressions inside keep their own quotes."""
+    found, at = "", quote.end()
+    while at < len(text) and text[at] != quote.group(1):
+        if text.startswith("${", at):
+            end = closing(text, at + 2)
+            if end is None:
+                break
+            found += text[at : end + 1]
+            at = end + 1
+        else:
+            at += text[at] == "\\"
+            found += text[at : at + 1]
+            at += 1
+    if at >= len(text) or text[at] != quote.group(1):
+        raise PathError("the quoted key is not closed", position)
+    end_ = _END.match(text, at + 1)
+    if end_ is None:
+        raise PathError("expected ']' after the quoted key", at + 1)
+    return key(found), end_.end()
+
+
+def closing(text: str, position: int) -> int | None:
+    """The brace that ends the expression whose inside starts at `position`."""
+    depth = 0
+    while position < len(text):
+        if text[position] == "{":
+            depth += 1
+        elif text[position] == "}":
+            if depth == 0:
+                return position
+            depth -= 1
+        position += 1
+    return None
 
 
 def _filter(text: str, position: int, key: Callable[[str], Any]) -> tuple[Any, int]:
@@ -163,11 +207,13 @@ def walk(value: Any, path: Path, key: Callable[[Any], Any], start: int = 0) -> A
                 return None
             value = _one(value, step, key)
         return value
-    found = [value]
+    found, many = [value], False
     for position, step in enumerate(path.steps):
         if isinstance(step, Function):
-            rest = found if any(isinstance(s, MANY) for s in path.steps[:position]) else found[0]
-            return _FUNCTIONS[step.name](rest)
+            made = _FUNCTIONS[step.name](found if many else next(iter(found), None))
+            rest = path.steps[position + 1 :]
+            return walk(made, Path(rest, not any(isinstance(s, MANY) for s in rest)), key)
+        many = many or isinstance(step, MANY)
         found = [inner for outer in found for inner in _many(outer, step, key)]
     return found
 
@@ -183,10 +229,15 @@ def _one(value: Any, step: Any, key: Callable[[Any], Any]) -> Any:
         return None
     if isinstance(step, Function):
         return _FUNCTIONS[step.name](value)
-    name = key(step)
-    if isinstance(value, list) and str(name).lstrip("-").isdigit():
+    name = as_key(key(step))
+    if isinstance(value, list) and _WHOLE.fullmatch(name):
         return _one(value, int(name), key)
-    return value.get(str(name)) if isinstance(value, dict) else None
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def as_key(value: Any) -> str:
+    """The key that a resolved template names: as JSON writes it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _many(value: Any, step: Any, key: Callable[[Any], Any]) -> Iterator[Any]:
@@ -200,8 +251,18 @@ def _many(value: Any, step: Any, key: Callable[[Any], Any]) -> Iterator[Any]:
         yield from (item for item in _items(value) if step.test.holds(item, key, walk))
     else:
         found = _one(value, step, key)
-        if found is not None:
+        if found is not None or _has(value, step, key):
             yield found
+
+
+def _has(value: Any, step: Any, key: Callable[[Any], Any]) -> bool:
+    """Whether a null that was found stands there: it is an element like any other."""
+    if isinstance(value, list):
+        index = step if isinstance(step, int) else as_key(key(step)) if not isinstance(step, str) else ""
+        return bool(_WHOLE.fullmatch(str(index))) and -len(value) <= int(index) < len(value)
+    if not isinstance(value, dict) or isinstance(step, int):
+        return False
+    return (step if isinstance(step, str) else as_key(key(step))) in value
 
 
 def _items(value: Any) -> Iterable[Any]:
