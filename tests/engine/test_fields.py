@@ -10,7 +10,7 @@ import pytest
 from tests.engine.definitions import fork, loop, run, simple, switch, task
 from tests.engine.simulator import Run
 from workflows.engine import fields
-from workflows.engine.validation import validate
+from workflows.engine.validation import validate, validate_task_definition
 
 
 def problems(*tasks: dict[str, Any], **more: Any) -> list[str]:
@@ -210,6 +210,46 @@ def test_a_field_that_would_change_nothing_is_refused_by_name(name: str, value: 
 def test_a_field_of_a_workflow_that_would_change_nothing_is_refused_by_name(name: str) -> None:
     found = problems(simple("a"), **{name: {"any": 1}})
     assert [line.split(":")[0] for line in found] == [name], found
+
+
+_BY_DISPATCH = {
+    "name", "concurrentExecLimit", "rateLimitPerFrequency", "rateLimitFrequencyInSeconds", "semaphores",
+    "responseTimeoutSeconds", "inputKeys", "outputKeys",
+}  # fmt: skip
+"""Fields that act where a task is handed out: tested there. The keys name what goes in and out."""
+DEFINED: dict[str, Any] = {
+    "retryCount": 1, "retryLogic": "FIXED", "retryDelaySeconds": 7, "backoffScaleFactor": 3,
+    "maxRetryDelaySeconds": 5, "backoffJitterMs": 900, "timeoutSeconds": 9, "timeoutPolicy": "RETRY",
+    "totalTimeoutSeconds": 8, "pollTimeoutSeconds": 6, "inputTemplate": {"x": 1},
+}  # fmt: skip
+
+
+def _second_attempt(**more: Any) -> Any:
+    """How the second failure of a task goes on, and how its attempts were made."""
+    definition = {"retryLogic": "LINEAR_BACKOFF", "retryCount": 2, "timeoutPolicy": "TIME_OUT_WF"} | more
+    r = run(simple("a", taskDefinition=definition))
+    r.finish("a", status="FAILED")
+    if r.end is None:
+        r.finish("a", status="TIMED_OUT", cause="TASK_TIMEOUT")
+    made = [(m.delay_seconds, m.timeout_seconds, [(t.kind, t.due) for t in m.timers], m.input) for m in r.made]
+    return r.ended, made
+
+
+@pytest.mark.parametrize("name", sorted(fields.TASK_DEFINITION - _BY_DISPATCH))
+def test_an_accepted_field_of_a_task_definition_changes_what_happens(name: str) -> None:
+    # A later attempt needs a policy that makes one.
+    base = {"timeoutPolicy": "RETRY"} if name != "timeoutPolicy" else {}
+    assert _second_attempt(**base) != _second_attempt(**base, **{name: DEFINED[name]})
+
+
+@pytest.mark.parametrize(
+    "name", ["inputSchema", "isolationGroupId", "executionNameSpace", "runtimeMetadata", "baseType", "retryCuont"]
+)
+def test_a_field_of_a_task_definition_that_would_change_nothing_is_refused_by_name(name: str) -> None:
+    found = validate_task_definition({"name": "t", name: "any"})
+    assert [problem.path for problem in found] == [name]
+    embedded = problems(simple("a", taskDefinition={name: "any"}))
+    assert [line.split(":")[0] for line in embedded] == [f"tasks[0].taskDefinition.{name}"]
 
 
 def test_a_misspelt_field_is_told_what_is_meant() -> None:

@@ -27,6 +27,13 @@ TASK = frozenset(
      "taskDefinition", "compensateWith"}
 )  # fmt: skip
 """Fields that do something in every task."""
+TASK_DEFINITION = frozenset(
+    {"name", "retryCount", "retryLogic", "retryDelaySeconds", "backoffScaleFactor", "maxRetryDelaySeconds",
+     "backoffJitterMs", "timeoutSeconds", "timeoutPolicy", "totalTimeoutSeconds", "pollTimeoutSeconds",
+     "responseTimeoutSeconds", "inputTemplate", "concurrentExecLimit", "rateLimitPerFrequency",
+     "rateLimitFrequencyInSeconds", "semaphores", "inputKeys", "outputKeys"}
+)  # fmt: skip
+"""Fields of a task definition that do something; the keys inform people."""
 _JOIN = frozenset({"joinOn", "joinMode"})
 _DYNAMIC_FORK = frozenset({"dynamicForkTasksParam", "dynamicForkTasksInputParamName", "dynamicForkJoinTasksParam"})
 TYPED: dict[str, frozenset[str]] = {
@@ -53,10 +60,14 @@ _REFUSED = {
     "inputSchema": "schemas are not enforced",
     "outputSchema": "schemas are not enforced",
     "cacheKey": "results are not cached",
+    "isolationGroupId": "run workers of their own for a domain instead, by taskToDomain",
+    "executionNameSpace": "run workers of their own for a domain instead, by taskToDomain",
+    "runtimeMetadata": "name secrets where they are used, as ${workflow.secrets.NAME}",
+    "baseType": "a task definition has no type; the task that uses it has",
     "joinStatus": "a JOIN's status follows from the tasks that it joins",
     "inputExpression": "write expressions into inputParameters",
 }
-_HARMLESS = frozenset({"callbackFromWorker", "enforceSchema"})
+_HARMLESS = frozenset({"callbackFromWorker", "enforceSchema", "taskStatusListenerEnabled"})
 """True by default in clients' models; enforceSchema means nothing without a schema, which is refused here."""
 
 
@@ -82,6 +93,14 @@ def unknown_in_task(task: dict[str, Any], path: str) -> Iterator[Problem]:
             yield Problem(f"{path}.{name}", f"a {type_} has no {name}")
         else:
             yield Problem(f"{path}.{name}", _unknown(name, own, f"a {type_}"))
+
+
+def unknown_in_task_definition(definition: dict[str, Any]) -> Iterator[Problem]:
+    """The fields of a task definition that would change nothing."""
+    for name, value in definition.items():
+        if value and name not in TASK_DEFINITION | NOTES | _HARMLESS:
+            said = _REFUSED.get(name) or _unknown(name, TASK_DEFINITION, "a task definition")
+            yield Problem(name, said)
 
 
 def _async(type_: str, path: str) -> Iterator[Problem]:

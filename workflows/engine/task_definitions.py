@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workflows.engine.fields import unknown_in_task_definition
 from workflows.engine.problems import MOST, Problem
 
 _TASK_DEFINITION_NUMBERS = {
@@ -29,6 +30,7 @@ def validate_task_definition(definition: dict[str, Any]) -> list[Problem]:
     for name, words in _TASK_DEFINITION_WORDS.items():
         if definition.get(name) not in (None, *words):
             problems.append(Problem(name, f"expected one of {', '.join(words)}, got {definition[name]!r}"))
+    problems += unknown_in_task_definition(definition)
     problems += _semaphores(definition.get("semaphores"))
     if not problems:
         timeout, response = definition.get("timeoutSeconds") or 0, definition.get("responseTimeoutSeconds") or 0
