@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,6 +13,7 @@ from orchestrator.api.views import View, body_list, body_object, empty, flag, nu
 from orchestrator.errors import Invalid, OstinatoError
 from workflows.api.schemas import BULK_ANSWER, EMPTY, IDS_ANSWER, LIST, LIST_ANSWER, OBJECT, OBJECT_ANSWER
 from workflows.services import definitions
+from workflows.services.comparing import compare_versions
 from workflows.wire import definition_json, task_definition_json
 
 
@@ -62,6 +63,26 @@ class ValidateDefinition(View):
         if problems:
             raise Invalid(problems=problems)
         return empty()
+
+
+class DefinitionDifference(View):
+    """What one version of a definition changes in another."""
+
+    permission = "view"
+
+    @extend_schema(
+        operation_id="compare_workflow_versions",
+        parameters=[OpenApiParameter("from", int, required=True), OpenApiParameter("to", int, required=True)],
+        responses=OBJECT_ANSWER,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        old, new = number(request, "from", 0), number(request, "to", 0)
+        missing = [
+            (key, "expected a version, a whole number from 1") for key, v in (("from", old), ("to", new)) if v < 1
+        ]
+        if missing:
+            raise Invalid(problems=missing)
+        return Response(compare_versions(self.who.namespace, name, old, new))
 
 
 class LatestDefinitions(View):

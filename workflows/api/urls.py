@@ -29,6 +29,7 @@ urlpatterns = [
     path("metadata/workflow/names", metadata.DefinitionNames.as_view()),
     path("metadata/workflow/names-and-versions", metadata.DefinitionNamesAndVersions.as_view()),
     path("metadata/workflow/<str:name>", metadata.Definition.as_view()),
+    path("metadata/workflow/<str:name>/diff", metadata.DefinitionDifference.as_view()),
     path("metadata/workflow/<str:name>/versions", metadata.DefinitionVersions.as_view()),
     path("metadata/workflow/<str:name>/<int:version>", metadata.DefinitionVersion.as_view()),
     path("metadata/workflow/<str:name>/tags", tags.WorkflowTags.as_view()),

@@ -1,0 +1,162 @@
+"""What is probably not meant in a definition that may be registered: nothing here is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from workflows.engine.blueprint import CONTAINERS
+from workflows.engine.expressions import ExpressionError, compile_template, expressions
+from workflows.engine.structure import blocks_of, refs_in, tasks_of
+from workflows.engine.validation import validate
+
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "decisionCases": ("SWITCH", "DECISION"), "defaultCase": ("SWITCH", "DECISION"), "caseValueParam": ("DECISION",),
+    "caseExpression": ("DECISION",), "forkTasks": ("FORK_JOIN",), "joinOn": ("JOIN", "EXCLUSIVE_JOIN"),
+    "defaultExclusiveJoinTask": ("EXCLUSIVE_JOIN",), "loopCondition": ("DO_WHILE",), "loopOver": ("DO_WHILE",),
+    "items": ("DO_WHILE",), "dynamicTaskNameParam": ("DYNAMIC",), "dynamicForkTasksParam": ("FORK_JOIN_DYNAMIC",),
+    "dynamicForkTasksInputParamName": ("FORK_JOIN_DYNAMIC",), "dynamicForkJoinTasksParam": ("FORK_JOIN_DYNAMIC",),
+    "subWorkflowParam": ("SUB_WORKFLOW",),
+}  # fmt: skip
+"""Fields that mean something for some types only."""
+_EVERYWHERE = (
+    "name", "taskReferenceName", "type", "inputParameters", "optional", "permissive", "asyncComplete", "startDelay",
+    "retryCount", "taskDefinition", "compensateWith", "evaluatorType", "expression", "description",
+)  # fmt: skip
+_OF_WORKFLOWS = (
+    "name", "version", "tasks", "inputParameters", "outputParameters", "inputTemplate", "variables", "timeoutSeconds",
+    "timeoutPolicy", "schemaVersion", "restartable", "description", "failureWorkflow", "ownerEmail",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something found at a path; an `error` would be refused at registration."""
+
+    level: str
+    rule: str
+    path: str
+    message: str
+
+
+def lint(definition: Any) -> list[Finding]:
+    """The errors of a definition, or, when it has none, its warnings."""
+    problems = validate(definition)
+    if problems:
+        return [Finding("error", "invalid", problem.path, problem.message) for problem in problems]
+    return list(_Linter(definition).findings())
+
+
+class _Linter:
+    """Walks a valid definition in the order of its text."""
+
+    def __init__(self, definition: dict[str, Any]) -> None:
+        self.definition = definition
+        self.order = {ref: index for index, ref in enumerate(refs_in(tasks_of(definition["tasks"])))}
+
+    def findings(self) -> Iterator[Finding]:
+        definition = self.definition
+        yield from _misspelt(definition, _OF_WORKFLOWS, "")
+        if definition.get("timeoutPolicy") and not definition.get("timeoutSeconds"):
+            yield _warning("inert-field", "timeoutPolicy", "has no effect without timeoutSeconds")
+        yield from self.block(tasks_of(definition["tasks"]), "tasks", frozenset())
+
+    def block(self, tasks: list[dict[str, Any]], path: str, repeated: frozenset[str]) -> Iterator[Finding]:
+        """`repeated` are the refs of the enclosing loops: a later one among them ran in the turn before."""
+        over = ""
+        for index, task in enumerate(tasks):
+            at = f"{path}[{index}]"
+            if over:
+                yield _warning(
+                    "unreachable", at, f"{task['taskReferenceName']!r} is never reached: {over!r} ends the run"
+                )
+                return
+            yield from self.task(task, at, repeated)
+            if task.get("type") == "FORK_JOIN" and index + 1 < len(tasks):
+                yield from _unjoined(task, tasks[index + 1], at)
+            inside = repeated | frozenset(refs_in([task])) if task.get("type") == "DO_WHILE" else repeated
+            for name, inner in blocks_of(task):
+                yield from self.block(inner, f"{at}.{name}", inside)
+            over = task["taskReferenceName"] if _ends_run(task) else ""
+
+    def task(self, task: dict[str, Any], path: str, repeated: frozenset[str]) -> Iterator[Finding]:
+        type_ = task.get("type") or "SIMPLE"
+        for name, types in _FIELDS.items():
+            if task.get(name) and type_ not in types:
+                yield _warning("inert-field", f"{path}.{name}", f"has no effect on a {type_}")
+        if type_ in CONTAINERS and task.get("retryCount"):
+            yield _warning("inert-field", f"{path}.retryCount", f"a {type_} is not retried; the tasks inside it are")
+        if task.get("optional") and task.get("permissive"):
+            yield _warning("inert-field", f"{path}.permissive", "has no effect on an optional task")
+        yield from _misspelt(task, (*_EVERYWHERE, *_FIELDS), f"{path}.")
+        yield from self.timeouts(task, path)
+        for name in ("inputParameters", "items"):
+            for at, text in _texts(task.get(name), f"{path}.{name}"):
+                yield from self.early(task, at, text, repeated)
+
+    def early(self, task: dict[str, Any], path: str, text: str, repeated: frozenset[str]) -> Iterator[Finding]:
+        """References to what has not run yet: they give null."""
+        try:
+            found = list(expressions(compile_template(text)))
+        except ExpressionError:
+            return
+        own = self.order[task["taskReferenceName"]]
+        for expression in found:
+            place = self.order.get(expression.root)
+            if place is not None and place >= own and expression.root not in repeated:
+                message = f"{expression.text} (at character {expression.position}) is null: it runs later"
+                yield _warning("reference-too-early", path, message)
+
+    def timeouts(self, task: dict[str, Any], path: str) -> Iterator[Finding]:
+        """A longer time inside a shorter one never comes to its end."""
+        given = task.get("taskDefinition") or {}
+        total, whole = given.get("totalTimeoutSeconds") or 0, self.definition.get("timeoutSeconds") or 0
+        for name in ("timeoutSeconds", "responseTimeoutSeconds", "pollTimeoutSeconds", "totalTimeoutSeconds"):
+            seconds, at = given.get(name) or 0, f"{path}.taskDefinition.{name}"
+            if total and seconds > total:
+                yield _warning("conflicting-timeouts", at, f"{seconds} is longer than totalTimeoutSeconds {total}")
+            if whole and seconds > whole:
+                yield _warning("conflicting-timeouts", at, f"{seconds} is longer than the workflow's {whole}")
+
+
+def _warning(rule: str, path: str, message: str) -> Finding:
+    return Finding("warning", rule, path, message)
+
+
+def _misspelt(value: dict[str, Any], known: tuple[str, ...], path: str) -> Iterator[Finding]:
+    for name in value:
+        close = [] if name in known else get_close_matches(name, [k for k in known if k not in value], 1, 0.85)
+        if close:
+            yield _warning("unknown-field", f"{path}{name}", f"is not known; is {close[0]} meant?")
+
+
+def _unjoined(fork: dict[str, Any], join: dict[str, Any], path: str) -> Iterator[Finding]:
+    wanted = set(join.get("joinOn") or [])
+    for index, branch in enumerate(fork.get("forkTasks") or []):
+        if wanted and branch and not wanted & set(refs_in(tasks_of(branch))):
+            at, ref = f"{path}.forkTasks[{index}]", join["taskReferenceName"]
+            yield _warning("unjoined-branch", at, f"{ref!r} waits for no task of this branch")
+
+
+def _ends_run(task: dict[str, Any]) -> bool:
+    """Whether nothing behind a task can be reached."""
+    type_, blocks = task.get("type"), blocks_of(task)
+    if type_ == "TERMINATE":
+        return True
+    if type_ in ("SWITCH", "DECISION"):
+        return bool(task.get("defaultCase")) and all(any(map(_ends_run, block)) for _, block in blocks)
+    listed = task.get("items") is not None or "_items" in (task.get("inputParameters") or {})
+    return type_ == "DO_WHILE" and not listed and any(map(_ends_run, tasks_of(task.get("loopOver"))))
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, f"{path}[{index}]")
