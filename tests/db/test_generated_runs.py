@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from json import dumps
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from tests.engine.interpreter import Plans, work
 from tests.flows import drain, lease, unique
 from workflows.models import Execution, Task
 from workflows.services import starting
+from workflows.services.replaying import replay
 from workflows.services.starting import StartRequest
 
 pytestmark = pytest.mark.usefixtures("committed")
@@ -62,9 +64,11 @@ def compare(seed: int) -> None:
         definition, generator.plans, GIVEN,
         status=ended.status, output=ended.output, variables=ended.variables, tasks=made(run),
     )  # fmt: skip
+    if '"joinOn": ["' not in dumps(definition):  # the order of what no join waits for is not recorded
+        assert replay(run) == []
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(25))
 def test_every_nesting_runs_what_the_interpreter_runs(seed: int) -> None:
     compare(seed)
 

@@ -8,7 +8,7 @@ from workflows.engine.blueprint import OPERATORS, Blueprint, Node
 from workflows.engine.rows import NeedRows, Row
 from workflows.engine.state import State
 
-_ENDED_BY_PASSES = frozenset({"JOIN", "EXCLUSIVE_JOIN", "DO_WHILE", "COMPENSATION"})
+ENDED_BY_PASSES = frozenset({"JOIN", "EXCLUSIVE_JOIN", "DO_WHILE", "COMPENSATION"})
 
 
 class Book:
@@ -38,7 +38,7 @@ class Book:
 
     def open_leaf(self) -> bool:
         """Whether anything is open that something other than a pass can end."""
-        return any(not row.status.terminal and row.type not in _ENDED_BY_PASSES for row in self.order)
+        return any(not row.status.terminal and row.type not in ENDED_BY_PASSES for row in self.order)
 
     def any_open(self) -> bool:
         return any(not row.status.terminal for row in self.order)

@@ -34,7 +34,7 @@ def simulate(request: StartRequest, given: dict[str, Any]) -> dict[str, Any]:
         revision_id, _ = resolve_revision(request.namespace, request.name, request.version, request.definition)
         blueprint = blueprint_for([revision_id])[revision_id]
     mocks = _mocks(given.get("taskRefToMockOutput") or {})
-    return _Simulation(request, blueprint, mocks).run()
+    return Simulation(request, blueprint, mocks).run()
 
 
 def _mocks(given: Any) -> dict[str, list[Any]]:
@@ -52,7 +52,9 @@ def _mocks(given: Any) -> dict[str, list[Any]]:
     return {ref: list(found) for ref, found in given.items()}
 
 
-class _Simulation:
+class Simulation:
+    """A run in memory, driven step by step."""
+
     def __init__(self, request: StartRequest, blueprint: Blueprint, mocks: dict[str, list[Any]]) -> None:
         self.blueprint = blueprint
         self.mocks = mocks
@@ -71,8 +73,7 @@ class _Simulation:
 
     def run(self) -> dict[str, Any]:
         for _ in range(MOST_PASSES):
-            decision = self._decide()
-            self._apply(decision)
+            decision = self.step()
             begun, self.undoing = self.undoing, False
             if self.end is not None or not (begun or self._answer() or decision.again):
                 break
@@ -89,6 +90,12 @@ class _Simulation:
             "reasonForIncompletion": (self.end.reason or "") if self.end else "",
             "tasks": [_shown(task) for task in self.tasks.values()],
         }
+
+    def step(self) -> Decision:
+        """One pass, applied."""
+        decision = self._decide()
+        self._apply(decision)
+        return decision
 
     def _decide(self) -> Decision:
         loaded: frozenset[str] = frozenset()
