@@ -101,7 +101,7 @@ class Generator:
 
     def loop(self, depth: int) -> Tasks:
         ref, turns = self.ref("l"), self.random.randint(0, 3)
-        made = {**loop(ref, max(turns, 1), *self.block(depth - 1, least=1, most=2)), "turns": max(turns, 1)}
+        made = loop(ref, max(turns, 1), *self.block(depth - 1, least=1, most=2))
         if self.random.random() < 0.4:
             made["items"] = [f"item{number}" for number in range(turns)]
             del made["loopCondition"]

@@ -124,7 +124,7 @@ class Interpreter:
 
     def loop(self, task: dict[str, Any], loops: tuple[str, ...], turn: Turn) -> None:
         ref, items = task["taskReferenceName"], task.get("items")
-        turns = len(items) if items is not None else task["turns"]
+        turns = len(items) if items is not None else int(task["loopCondition"].rsplit("<")[-1])
         output: dict[str, Any] = {"iteration": turns}
         for number in range(1, turns + 1):
             inner = (*turn, number)

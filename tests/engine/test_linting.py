@@ -66,11 +66,9 @@ def test_times_that_conflict() -> None:
 
 
 def test_fields_without_effect() -> None:
-    assert found(simple("a", loopCondition="true")) == warned("inert-field", "tasks[0].loopCondition")
     assert found(simple("a", optional=True, permissive=True)) == warned("inert-field", "tasks[0].permissive")
     assert found({**loop("l", 1, simple("a")), "retryCount": 2}) == warned("inert-field", "tasks[0].retryCount")
     assert found(simple("a"), timeoutPolicy="ALERT_ONLY") == warned("inert-field", "timeoutPolicy")
-    assert found(simple("a", inputParamters={})) == warned("unknown-field", "tasks[0].inputParamters")
 
 
 @given(seed=st.integers(0, 10**9))

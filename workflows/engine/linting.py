@@ -4,31 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from workflows.engine.blueprint import CONTAINERS
 from workflows.engine.expressions import ExpressionError, compile_template, expressions
 from workflows.engine.structure import blocks_of, refs_in, tasks_of
 from workflows.engine.validation import validate
-
-_FIELDS: dict[str, tuple[str, ...]] = {
-    "decisionCases": ("SWITCH", "DECISION"), "defaultCase": ("SWITCH", "DECISION"), "caseValueParam": ("DECISION",),
-    "caseExpression": ("DECISION",), "forkTasks": ("FORK_JOIN",), "joinOn": ("JOIN", "EXCLUSIVE_JOIN"),
-    "defaultExclusiveJoinTask": ("EXCLUSIVE_JOIN",), "loopCondition": ("DO_WHILE",), "loopOver": ("DO_WHILE",),
-    "items": ("DO_WHILE",), "dynamicTaskNameParam": ("DYNAMIC",), "dynamicForkTasksParam": ("FORK_JOIN_DYNAMIC",),
-    "dynamicForkTasksInputParamName": ("FORK_JOIN_DYNAMIC",), "dynamicForkJoinTasksParam": ("FORK_JOIN_DYNAMIC",),
-    "subWorkflowParam": ("SUB_WORKFLOW",),
-}  # fmt: skip
-"""Fields that mean something for some types only."""
-_EVERYWHERE = (
-    "name", "taskReferenceName", "type", "inputParameters", "optional", "permissive", "asyncComplete", "startDelay",
-    "retryCount", "taskDefinition", "compensateWith", "evaluatorType", "expression", "description",
-)  # fmt: skip
-_OF_WORKFLOWS = (
-    "name", "version", "tasks", "inputParameters", "outputParameters", "inputTemplate", "variables", "timeoutSeconds",
-    "timeoutPolicy", "schemaVersion", "restartable", "description", "failureWorkflow", "ownerEmail",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +39,6 @@ class _Linter:
 
     def findings(self) -> Iterator[Finding]:
         definition = self.definition
-        yield from _misspelt(definition, _OF_WORKFLOWS, "")
         if definition.get("timeoutPolicy") and not definition.get("timeoutSeconds"):
             yield _warning("inert-field", "timeoutPolicy", "has no effect without timeoutSeconds")
         yield from self.block(tasks_of(definition["tasks"]), "tasks", frozenset())
@@ -83,14 +63,10 @@ class _Linter:
 
     def task(self, task: dict[str, Any], path: str, repeated: frozenset[str]) -> Iterator[Finding]:
         type_ = task.get("type") or "SIMPLE"
-        for name, types in _FIELDS.items():
-            if task.get(name) and type_ not in types:
-                yield _warning("inert-field", f"{path}.{name}", f"has no effect on a {type_}")
         if type_ in CONTAINERS and task.get("retryCount"):
             yield _warning("inert-field", f"{path}.retryCount", f"a {type_} is not retried; the tasks inside it are")
         if task.get("optional") and task.get("permissive"):
             yield _warning("inert-field", f"{path}.permissive", "has no effect on an optional task")
-        yield from _misspelt(task, (*_EVERYWHERE, *_FIELDS), f"{path}.")
         yield from self.timeouts(task, path)
         for name in ("inputParameters", "items"):
             for at, text in _texts(task.get(name), f"{path}.{name}"):
@@ -123,13 +99,6 @@ class _Linter:
 
 def _warning(rule: str, path: str, message: str) -> Finding:
     return Finding("warning", rule, path, message)
-
-
-def _misspelt(value: dict[str, Any], known: tuple[str, ...], path: str) -> Iterator[Finding]:
-    for name in value:
-        close = [] if name in known else get_close_matches(name, [k for k in known if k not in value], 1, 0.85)
-        if close:
-            yield _warning("unknown-field", f"{path}{name}", f"is not known; is {close[0]} meant?")
 
 
 def _unjoined(fork: dict[str, Any], join: dict[str, Any], path: str) -> Iterator[Finding]:
