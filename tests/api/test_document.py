@@ -30,8 +30,6 @@ def key(committed: None) -> dict[str, str]:
     return {"X-Authorization": f"{made.id}.{secret}"}
 
 
-MOST_BEHIND = 25
-"""Paths that the table may lack for a while: branches that each add some would break each other's tests otherwise."""
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance)
 
 
@@ -80,8 +78,7 @@ def test_the_table_of_paths_and_the_urls_agree() -> None:
         for method in methods(view)
     }
     again = "write docs/api.md again with `.venv/bin/python -m tests.api.table`"
-    assert written - served == set(), again
-    assert len(served - written) <= MOST_BEHIND, f"{served - written}: {again}"
+    assert written == served, again
 
 
 def test_what_conductor_serves_is_served_or_named_as_not() -> None:
