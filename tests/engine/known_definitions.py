@@ -57,7 +57,7 @@ REFUSED: dict[str, list[str]] = {
         "tasks[0].sink: the sink 'sqs:conductor-test-sqs-COMPLETED' is not available: expected conductor or conductor:<name>",
     ],
 }
-"""Why a definition does not register; types and sinks that are not there are named apart."""
+"""Why a definition does not register; types that are not supported yet are named apart."""
 NO_DEFINITIONS = frozenset(
     {"approval-event", "complete-wait-handler", "sqs-complete-wait-event-handler", "start-workflow-handler"}
 )
