@@ -23,8 +23,8 @@ from workflows.services.evaluation import evaluate_next_batch
 from workflows.services.starting import StartRequest, start
 from workflows.services.timers import fire_next_batch
 
-LARGE = 1000
-"""Rows from which on a table may not be read whole."""
+LARGE = 5000
+"""Rows from which on a table may not be read whole; below, that can be the quickest way."""
 _APPS = ("workflows", "dispatch", "outbox")
 _INSTRUMENTS = {"invariants.sql", "measuring.sql"}
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.bench.filling import Sample
 from orchestrator.bench.meters import percentile
 from orchestrator.conf import conf
+from orchestrator.errors import LimitExceeded
 from workflows.services import browsing, reading
 from workflows.services.searching import RUNS, TASKS, Search, Searchable, search
 
@@ -67,7 +69,8 @@ def time_reads(samples: Sequence[Sample]) -> list[Timing]:
         times = []
         for sample in samples:
             begun = time.perf_counter()
-            read(namespace, sample)
+            with suppress(LimitExceeded):  # it was cut off for its length, which is in the figure
+                read(namespace, sample)
             times.append((time.perf_counter() - begun) * 1000)
         found.append(Timing(name, percentile(times, 0.5), percentile(times, 0.95)))
     return found

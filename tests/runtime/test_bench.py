@@ -44,6 +44,7 @@ def assert_finite(rows: dict[str, list[dict[str, Any]]]) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.timeout(300)
 def test_the_rows_of_one_crew_run_to_their_end(tmp_path: Path) -> None:
     rows = bench(tmp_path, "--only", "W2,W5,W6,W10", "--scale", "0.01")["rows"]
     assert {row for row in rows if not row.endswith("/bare")} == {"W2", "W5", "W6", "W10"}
@@ -51,6 +52,7 @@ def test_the_rows_of_one_crew_run_to_their_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(600)
 def test_a_profile_names_our_statements(tmp_path: Path) -> None:
     said = bench_output(tmp_path, "--only", "W2", "--scale", "0.02", "--profile")
     assert "statements, for each item:" in said
@@ -59,6 +61,7 @@ def test_a_profile_names_our_statements(tmp_path: Path) -> None:
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(600)
 def test_every_row_runs_to_its_end(tmp_path: Path) -> None:
     found = bench(tmp_path, "--scale", "0.01")
     assert {row for row in found["rows"] if not row.endswith("/bare")} == {workload.key for workload in WORKLOADS}
