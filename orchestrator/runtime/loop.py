@@ -28,6 +28,34 @@ logger = structlog.get_logger("ostinato.loop")
 Step = Callable[[], int]
 _BACKOFF_SECONDS = (0.1, 10.0)
 _JITTER = 0.2
+_TALLY_SECONDS = 10.0
+
+
+class Tally:
+    """What the threads of a loop did, said in one line every `seconds`: a busy loop takes hundreds of steps in one."""
+
+    def __init__(self, loop: str, seconds: float) -> None:
+        self.loop = loop
+        self.seconds = seconds
+        self._lock = threading.Lock()
+        self._items = self._steps = 0
+        self._since = time.monotonic()
+
+    def add(self, items: int) -> None:
+        with self._lock:
+            self._items += items
+            self._steps += 1
+
+    def say(self, *, now: bool = False) -> None:
+        """Log what is not said yet, when it is time or `now`."""
+        with self._lock:
+            passed = time.monotonic() - self._since
+            if not self._steps or (passed < self.seconds and not now):
+                return
+            items, steps = self._items, self._steps
+            self._items = self._steps = 0
+            self._since += passed
+        logger.info("worked", loop=self.loop, items=items, steps=steps, seconds=round(passed, 1))
 
 
 class Loop:
@@ -59,6 +87,7 @@ class Loop:
         self._failed: BaseException | None = None
         self._left = self.max_steps
         self._lock = threading.Lock()
+        self._tally = Tally(name, _TALLY_SECONDS)
 
     def run(self, stop: Stop) -> None:
         """Run until the stop is asked for (or `max_steps`); the step in progress ends first."""
@@ -70,6 +99,7 @@ class Loop:
             else:
                 self._go_round_in_threads(stop)
         finally:
+            self._tally.say(now=True)
             if self.wakeup is not None:
                 self.wakeup.close()
         if self._failed is not None:
@@ -96,6 +126,7 @@ class Loop:
                 bell.clear()
                 beat()
                 done = self._try_step()
+                self._tally.say()
                 failures = failures + 1 if done is None else 0
                 if self._failed is not None:
                     return
@@ -123,7 +154,8 @@ class Loop:
             seconds = time.monotonic() - started
             LOOP_ITEMS.labels(self.name).inc(done)
             LOOP_SECONDS.labels(self.name).observe(seconds)
-            logger.info("step", loop=self.name, items=done, ms=round(seconds * 1000, 1))
+            logger.debug("step", loop=self.name, items=done, ms=round(seconds * 1000, 1))
+            self._tally.add(done)
         LOOP_STEPS.labels(self.name, "worked" if done else "idle").inc()
         return done
 

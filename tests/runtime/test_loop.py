@@ -13,7 +13,7 @@ import pytest
 from django.db import OperationalError, connection
 from structlog.testing import capture_logs
 
-from orchestrator.runtime.loop import Loop, add_loop_arguments, loop_options
+from orchestrator.runtime.loop import Loop, Tally, add_loop_arguments, loop_options
 from orchestrator.runtime.stop import Stop
 from orchestrator.runtime.wakeup import Wakeup
 from tests.support import eventually, observer
@@ -213,8 +213,26 @@ def test_only_a_defect_is_logged_with_its_trace(error: Exception, event: str) ->
     assert ("exc_info" in lines[0]) == (event == "step failed")
 
 
-def test_only_steps_that_did_something_are_logged() -> None:
+def test_what_the_steps_did_is_said_in_one_line() -> None:
     stop = Stop()
     with capture_logs() as lines:
-        assert ended(in_thread(Loop("test", Script(0, 4, then=stop.set), idle_seconds=0.001), stop))
-    assert [(line["event"], line["loop"], line["items"]) for line in lines] == [("step", "test", 4)]
+        assert ended(in_thread(Loop("test", Script(0, 4, 3, then=stop.set), idle_seconds=0.001), stop))
+    said = [(line["event"], line["items"], line["steps"]) for line in lines if line["log_level"] == "info"]
+    assert said == [("worked", 7, 2)]
+
+
+def test_a_loop_that_did_nothing_says_nothing() -> None:
+    with capture_logs() as lines:
+        Loop("test", Script(), idle_seconds=0.001, max_steps=3).run(Stop())
+    assert lines == []
+
+
+def test_what_was_done_is_said_in_good_time() -> None:
+    tally = Tally("test", seconds=0)
+    with capture_logs() as lines:
+        tally.add(2)
+        tally.say()
+        tally.say()
+        tally.add(1)
+        tally.say()
+    assert [(line["items"], line["steps"]) for line in lines] == [(2, 1), (1, 1)]
