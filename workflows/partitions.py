@@ -138,15 +138,22 @@ def truncate(cursor: Any, suffix: str, completed: datetime, failed: datetime) ->
     return True
 
 
-def drop(cursor: Any, suffix: str) -> bool:
-    """Drop the partitions of a month; False when one of them holds a row."""
-    partitions = list(_of_month(cursor, suffix))
-    if not partitions:
+def drop(cursor: Any, table: str, suffix: str) -> bool:
+    """Drop a table's partition of a month; False when it holds a row.
+
+    The table is locked first, as every statement does: the other way round this and a reader would wait for each other.
+    """
+    partition = f"{table}_p{suffix}"
+    if not _exists(cursor, partition):
+        return True
+    cursor.execute(f"LOCK TABLE ONLY {table} IN ACCESS EXCLUSIVE MODE")
+    if not _exists(cursor, partition):
+        return True
+    cursor.execute(f"LOCK TABLE {partition} IN ACCESS EXCLUSIVE MODE")
+    cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {partition})")  # noqa: S608
+    if cursor.fetchone()[0]:
         return False
-    cursor.execute(f"LOCK TABLE {', '.join(partitions)} IN ACCESS EXCLUSIVE MODE")
-    if not is_empty(cursor, suffix):
-        return False
-    cursor.execute(f"DROP TABLE {', '.join(partitions)}")
+    cursor.execute(f"DROP TABLE {partition}")
     return True
 
 

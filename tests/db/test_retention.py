@@ -21,7 +21,7 @@ from tests import flows
 from tests.support import Contender, race
 from workflows import partitions
 from workflows.models import DecideQueue, Execution, HistoryEvent, IdempotencyKey, Task, TaskLog
-from workflows.services import control, retention
+from workflows.services import control, maintenance, retention
 from workflows.services.maintenance import alter, empty_months, roll_partitions
 
 pytestmark = pytest.mark.usefixtures("committed", "same_partitions")
@@ -50,6 +50,11 @@ def same_partitions() -> Iterator[None]:
             cursor.execute(f"DROP TABLE {name}")
     roll_partitions()
     assert names() == before
+
+
+def put_off() -> float:
+    """How often a drop found a lock in its way."""
+    return float(maintenance.PUT_OFF.labels("drop")._value.get())
 
 
 def ended(queue: str | None = None, status: str = "COMPLETED") -> UUID:
@@ -257,6 +262,30 @@ def test_a_late_start_of_an_old_id_is_waited_for_or_puts_the_emptying_off() -> N
     assert kept(done, late) == [True, True]
     assert truncate() is False, "the run that started lives"
     assert kept(late) == [True]
+
+
+@pytest.mark.invariant("INV-9")
+def test_dropping_a_month_waits_for_a_reader_and_holds_nothing_that_the_reader_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The table is locked before its partition, as every statement does; the other way round the two would deadlock."""
+    monkeypatch.setattr(maintenance, "_LOCK_TIMEOUT", "8s")
+    before = put_off()
+    ended()
+    month = f"{NOW:%Y%m}"
+    for table in partitions.KEYS:
+        with transaction(), connection.cursor() as cursor:
+            cursor.execute(f"TRUNCATE {table}_p{month}")
+    with transaction(), connection.cursor() as cursor:
+        for table in partitions.KEYS:
+            cursor.execute(f"LOCK TABLE ONLY {table} IN ACCESS SHARE MODE")
+        dropping = Contender(lambda: empty_months(LATER, LATER, LATER)).until_blocked()
+        for table in partitions.KEYS:
+            cursor.execute(f"SELECT count(*) FROM {table}")
+            assert cursor.fetchone() == (0,)
+    assert dropping.result() >= 1
+    assert put_off() == before, "it was not the victim of a deadlock"
+    assert not any(name.endswith(month) for name in names())
 
 
 def test_the_command_says_what_it_would_do_and_does_it(settings: Any) -> None:

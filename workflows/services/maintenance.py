@@ -53,8 +53,16 @@ def empty_months(completed: datetime, failed: datetime, now: datetime | None = N
                 "truncate",
                 lambda cursor, s=suffix: partitions.truncate(cursor, s, completed, failed),  # type: ignore[misc]
             ):
-                gone += alter("drop", lambda cursor, s=suffix: partitions.drop(cursor, s))  # type: ignore[misc]
+                gone += _drop(suffix)
     return gone
+
+
+def _drop(suffix: str) -> bool:
+    """One short lock at a time; the runs' own partition goes last, since `is_needed` asks it."""
+    return all(
+        alter("drop", lambda cursor, table=table: partitions.drop(cursor, table, suffix))  # type: ignore[misc]
+        for table in reversed(partitions.KEYS)
+    )
 
 
 def alter(work: str, body: Callable[[Any], bool]) -> bool:
