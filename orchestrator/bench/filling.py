@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -39,7 +39,7 @@ _CHUNK = 1000
 _NUMBER = "@" * 12
 _TIME = "#" * 8 + "-" + "#" * 4
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?\+00")
-_STATES = ("COMPLETED",) * 97 + ("FAILED",) * 2 + ("RUNNING",)
+STATES = ("COMPLETED",) * 97 + ("FAILED",) * 2 + ("RUNNING",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,25 @@ class Template:
         return {table: _STAMP.sub(moved, text).replace(_TIME, prefix) for table, text in self.rows.items()}
 
 
-def fill(admin: psycopg.Connection[Any], runs: int, say: Callable[[str], None]) -> list[Sample]:
-    """Copy so many runs of ten tasks into the tables, oldest first; returns some of them, from all times."""
+def fill(
+    admin: psycopg.Connection[Any],
+    runs: int,
+    say: Callable[[str], None],
+    *,
+    first: datetime | None = None,
+    states: Sequence[str] = STATES,
+) -> list[Sample]:
+    """Copy so many runs of ten tasks into the tables, oldest first; returns some of them, from all times.
+
+    They are spread over 28 days from `first` (default: the last 28), and take turns in their `states`.
+    """
     admin.execute("SET TIME ZONE 'UTC'")
     templates = {
         (state, number): _make_template(admin, state, f"bench_filled_{number}")
         for number in range(NAMES)
-        for state in dict.fromkeys(_STATES)
+        for state in dict.fromkeys(states)
     }
-    begun, first = time.monotonic(), datetime.now(UTC) - SPAN
+    begun, first = time.monotonic(), first or datetime.now(UTC) - SPAN
     samples: list[Sample] = []
     every = max(1, runs // 50)
     for low in range(0, runs, _CHUNK):
@@ -88,7 +98,7 @@ def fill(admin: psycopg.Connection[Any], runs: int, say: Callable[[str], None]) 
         for table in TABLES:
             with admin.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN") as copy:
                 for number in numbers:
-                    copy.write(blocks[_key(number)][table].replace(_NUMBER, f"{number:012x}"))
+                    copy.write(blocks[_key(number, states)][table].replace(_NUMBER, f"{number:012x}"))
         samples += [_sample(number, moment) for number in numbers if number % every == 0]
         if low // _CHUNK % 20 == 19 or numbers.stop == runs:
             rate = numbers.stop / (time.monotonic() - begun)
@@ -98,14 +108,14 @@ def fill(admin: psycopg.Connection[Any], runs: int, say: Callable[[str], None]) 
     return samples
 
 
-def _key(number: int) -> tuple[str, int]:
-    return _STATES[number % len(_STATES)], number % NAMES
+def _key(number: int, states: Sequence[str]) -> tuple[str, int]:
+    return states[number % len(states)], number % NAMES
 
 
 def _sample(number: int, moment: datetime) -> Sample:
     millis = f"{int(moment.timestamp() * 1000):012x}"
     return Sample(
-        UUID(f"{millis}7000" + f"8000{number:012x}"), f"bench_filled_{_key(number)[1]}", f"order-{number:012x}"
+        UUID(f"{millis}7000" + f"8000{number:012x}"), f"bench_filled_{number % NAMES}", f"order-{number:012x}"
     )
 
 

@@ -7,11 +7,12 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from orchestrator.bench.meters import Figures
+from orchestrator.bench.meters import Figures, percentile
 from orchestrator.bench.peers import PEERS
 from orchestrator.bench.plans import Plan
 from orchestrator.bench.profile import Profile
 from orchestrator.bench.reads import MOST_MS, Timing
+from orchestrator.bench.retiring import Stall
 from orchestrator.bench.targets import MEGABYTE, MEMORY, TARGETS, Rounds, figure, shown
 from orchestrator.bench.workloads import Workload
 
@@ -75,6 +76,17 @@ def profile(found: Profile) -> str:
     for role, functions in found.functions.items():
         lines += [f"    functions of the {role}:", *(f"      {line}" for line in functions)]
     return "\n".join(lines)
+
+
+def stalls_table(stalls: Sequence[Stall]) -> list[str]:
+    """How a steady load fared, phase by phase."""
+    head = f"{'':28}{'runs':>8}{'start p99':>12}{'longest':>10}{'step p99':>12}{'longest':>10}  (ms)"
+    return [head] + [
+        f"{one.phase:28}{len(one.starts_ms):8,}"
+        f"{percentile(one.starts_ms, 0.99):12,.1f}{max(one.starts_ms):10,.1f}"
+        f"{percentile(one.steps_ms, 0.99):12,.1f}{max(one.steps_ms):10,.1f}"
+        for one in stalls
+    ]
 
 
 def reads_table(timings: Sequence[Timing]) -> list[str]:

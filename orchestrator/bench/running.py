@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connections
 
-from orchestrator.bench import definitions, peers, plans, reads, report
+from orchestrator.bench import definitions, peers, plans, reads, report, retiring
 from orchestrator.bench.database import scratch_database
 from orchestrator.bench.filling import fill
 from orchestrator.bench.meters import Figures
@@ -74,6 +74,12 @@ def run_on_big_tables(
         say("reading")
         timings = reads.time_reads(samples)
         return timings, plans.check_plans(stage.admin)
+
+
+def run_with_retention(runs: int, folder: Path, say: Callable[[str], None]) -> list[retiring.Stall]:
+    """A fresh database with an old month of so many runs; how steady load fares before and while the month goes."""
+    with _stage(folder, 1.0, say) as stage:
+        return retiring.measure(stage, runs, say)
 
 
 @contextmanager

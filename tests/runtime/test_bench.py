@@ -69,6 +69,14 @@ def test_every_row_runs_to_its_end(tmp_path: Path) -> None:
     assert all(math.isfinite(target["value"]) for target in found["targets"])
 
 
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+def test_retention_takes_a_month_beside_load(tmp_path: Path) -> None:
+    said = bench_output(tmp_path, "--retire", "2000")
+    assert "retention took 1 months and runs in " in said
+    assert "load alone" in said and "while retention takes it" in said
+
+
 def test_a_peer_that_does_not_work_is_told_with_its_reason(tmp_path: Path, postgres_server: str) -> None:
     peer = peers.Peer("absurd", "Absurd", (), 1)
     programs = tmp_path / peer.name / "bin"

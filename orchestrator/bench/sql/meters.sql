@@ -1,5 +1,5 @@
 -- What the bench asks of the server and of the engine's tables; nothing of it is part of the system. Verbs: wal, empty,
--- analyze, unended, not_completed, tasks, steps, runs, create_orders, order, reset_statements, top_statements.
+-- analyze, unended, not_completed, tasks, steps, steps_since, runs, create_orders, order, reset_statements, top_statements.
 
 -- name: wal
 SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint, pg_backend_pid()
@@ -24,6 +24,12 @@ SELECT count(*) FROM workflows_task
 -- Seconds from the end of a step to the start of the next one of its run.
 SELECT extract(epoch FROM started_at - before)::float8
   FROM (SELECT started_at, lag(ended_at) OVER (PARTITION BY workflow_id ORDER BY id) AS before FROM workflows_task) AS t
+ WHERE before IS NOT NULL
+
+-- name: steps_since
+SELECT extract(epoch FROM started_at - before)::float8
+  FROM (SELECT started_at, lag(ended_at) OVER (PARTITION BY workflow_id ORDER BY id) AS before
+          FROM workflows_task WHERE scheduled_at >= %s) AS t
  WHERE before IS NOT NULL
 
 -- name: runs

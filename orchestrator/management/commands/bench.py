@@ -28,6 +28,10 @@ class Command(BaseCommand):
             "--fill", type=_whole, metavar="RUNS",
             help="instead: fill the tables with so many runs of ten tasks, time reads there and check plans",
         )  # fmt: skip
+        parser.add_argument(
+            "--retire", type=_whole, metavar="RUNS",
+            help="instead: let retention take a month of so many runs while load goes on, and show the stalls",
+        )  # fmt: skip
         parser.add_argument("--json", metavar="FILE", default=None, help="write every figure of every round there")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -39,6 +43,10 @@ class Command(BaseCommand):
         if options["fill"]:
             timings, plans = running.run_on_big_tables(options["fill"], folder, self._say)
             self.stdout.write("\n".join(["", *report.reads_table(timings), "", *report.plans_table(plans)]))
+            return
+        if options["retire"]:
+            stalls = running.run_with_retention(options["retire"], folder, self._say)
+            self.stdout.write("\n".join(["", *report.stalls_table(stalls)]))
             return
         chosen = running.choose(options["only"])
         more = {"with_peers": options["peers"], "profiled": options["profile"]}
