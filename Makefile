@@ -27,7 +27,8 @@ format: $(FRESH)
 bench: $(FRESH) ## speed beside a bare pipeline; ARGS="--only W1,W6 --rounds 3" narrows it, PEERS=1 adds other systems
 	$(BIN)/python manage.py bench $(if $(PEERS),--peers) $(ARGS)
 
-stress: $(FRESH) ## slow: hundreds of runs, real processes, kills
+stress: $(FRESH) ## slow: thousands of runs under chaos, contention fifty times; CHAOS_SEED= plays one again
+	@scripts/install_test_services
 	$(BIN)/python -m pytest -m stress $(ARGS)
 
 mutants: $(FRESH) ## each invariant's mutation must make its test fail
