@@ -30,6 +30,7 @@ bench: $(FRESH) ## speed beside a bare pipeline; ARGS="--only W1,W6 --rounds 3" 
 stress: $(FRESH) ## slow: thousands of runs under chaos, contention fifty times; CHAOS_SEED= plays one again
 	@scripts/install_test_services
 	$(BIN)/python -m pytest -m stress $(ARGS)
+	$(BIN)/python -m pytest -n auto --through-pooler tests/races tests/e2e
 
 mutants: $(FRESH) ## each invariant's mutation must make its test fail
 	$(BIN)/python -m tests.mutations $(ARGS)

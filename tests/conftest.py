@@ -9,20 +9,29 @@ from typing import Any
 import psycopg
 import pytest
 import structlog
+from django.conf import settings
 from django.db import connections
 
+from orchestrator.conf import conf
 from tests.database import (
     OWN_SERVER,
     SERVER,
     Emptier,
     TestServer,
     copy_template,
+    database_url,
     drop_database,
     make_template,
     use_database,
 )
+from tests.pooler import POOLER, Pooler
 
 _server = TestServer()
+_poolers: list[Pooler] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--through-pooler", action="store_true", help="everything but LISTEN goes through PgBouncer")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,11 +47,19 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or config.option.collectonly or config.option.help:
         return
     os.environ[SERVER] = _server.start()
+    if config.getoption("through_pooler"):
+        pooler = Pooler(os.environ[SERVER])
+        pooler.start()
+        _poolers.append(pooler)
+        os.environ[POOLER] = pooler.url("postgres")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         os.environ.pop(SERVER, None)
+        os.environ.pop(POOLER, None)
+        for pooler in _poolers:
+            pooler.stop()
         _server.stop()
 
 
@@ -67,7 +84,11 @@ def django_db_setup(
     name = f"ostinato_test_{worker_id}_{os.getpid()}"
     copy_template(postgres_server, template_database, name)
     with django_db_blocker.unblock():
-        use_database(postgres_server, name)
+        use_database(os.environ.get(POOLER, postgres_server), name)
+    if POOLER in os.environ:
+        direct = database_url(postgres_server, name)
+        settings.OSTINATO["DIRECT_URL"] = os.environ["DIRECT_URL"] = direct
+        conf.cache_clear()
     yield
     if OWN_SERVER in os.environ:
         with django_db_blocker.unblock(), psycopg.connect(postgres_server, autocommit=True) as admin:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
+from uuid import uuid4
 
 import psycopg
 from django.db import connections
@@ -14,7 +15,8 @@ T = TypeVar("T")
 
 _BLOCKERS = """
 WITH RECURSIVE chain(pid) AS (
-    SELECT unnest(pg_blocking_pids(%(pid)s))
+    SELECT unnest(pg_blocking_pids(pid)) FROM pg_stat_activity
+     WHERE application_name = %(name)s AND datname = current_database()
     UNION
     SELECT unnest(pg_blocking_pids(chain.pid)) FROM chain
 )
@@ -49,16 +51,16 @@ class Contender(Generic[T]):
         self._value: T | None = None
         self._error: BaseException | None = None
         self._connected = threading.Event()
-        self.pid: int | None = None
+        self.name = f"{name}-{uuid4().hex}"
         self._by = _own_pid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            connection = connections["default"]
-            connection.ensure_connection()
-            self.pid = connection.connection.info.backend_pid
+            with connections["default"].cursor() as cursor:
+                # A pooler takes the name along to whichever backend it picks; the backend's number it makes up.
+                cursor.execute("SELECT set_config('application_name', %s, false)", [self.name])
             self._connected.set()
             self._value = self._body()
         except BaseException as error:
@@ -78,7 +80,7 @@ class Contender(Generic[T]):
         deadline = time.monotonic() + seconds
         with observer() as watching:
             while True:
-                row = watching.execute(_BLOCKERS, {"pid": self.pid}).fetchone()
+                row = watching.execute(_BLOCKERS, {"name": self.name}).fetchone()
                 blockers = row[0] if row else []
                 if holder in blockers if holder else blockers:
                     return self
@@ -125,4 +127,4 @@ def _own_pid() -> int | None:
     connection = connections["default"]
     if connection.connection is None or not connection.in_atomic_block:
         return None
-    return int(connection.connection.info.backend_pid)
+    return int(connection.connection.execute("SELECT pg_backend_pid()").fetchone()[0])

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -34,15 +35,34 @@ POINTS = {
 }
 """Role -> the services whose commits it is killed before and after."""
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-_PATIENCE_SECONDS = 12.0
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything: `life` is the most commits a process lives for, `patience` the most seconds."""
+
+    runs: int
+    definitions: int
+    kills: int
+    restarts: int
+    cuts: int
+    every: float
+    life: int
+    patience: float
+    seconds: float
+
+
+SHORT = Scale(60, 8, kills=12, restarts=2, cuts=6, every=0.3, life=12, patience=12, seconds=60)
+FULL = Scale(10_000, 150, kills=200, restarts=9, cuts=60, every=1.0, life=400, patience=25, seconds=700)
 
 
 class Victims(Processes):
     """Two processes of each role: one of them goes through the proxy, with a clock that is minutes off."""
 
-    def __init__(self, proxy: Proxy, folder: Path, chance: random.Random, **environment: str) -> None:
+    def __init__(self, proxy: Proxy, folder: Path, chance: random.Random, scale: Scale, **environment: str) -> None:
         super().__init__(**environment)
         self.chance = chance
+        self.scale = scale
         self.folder = folder
         self.armed = True
         self.killed: Counter[str] = Counter()
@@ -80,7 +100,7 @@ class Victims(Processes):
             rota = self._rota[role]
             rota.append(rota.pop(0))
             self.point[name] = rota[-1]
-            own[CRASH_AT] = f"{rota[-1]} {self.chance.randint(1, 12)}"
+            own[CRASH_AT] = f"{rota[-1]} {self.chance.randint(1, self.scale.life)}"
         if number == "2":
             own |= self._through
             if FAKETIME and role != "web":
@@ -96,7 +116,7 @@ class Victims(Processes):
                 assert process.returncode == -signal.SIGKILL or name == "web", f"{name}: exit {process.returncode}"
                 self.killed[self.point.get(name, "at any moment")] += 1
                 self.start(name)
-            elif self.armed and time.monotonic() - self.since[name] > _PATIENCE_SECONDS:
+            elif self.armed and time.monotonic() - self.since[name] > self.scale.patience:
                 self.point.pop(name, None)
                 self.kill(name)
 
@@ -104,7 +124,7 @@ class Victims(Processes):
 class Starters:
     """Clients that start runs over HTTP, and ask again with the same key until they are told an id."""
 
-    def __init__(self, victims: Victims, names: list[str], threads: int = 4) -> None:
+    def __init__(self, victims: Victims, names: list[str], threads: int = 8) -> None:
         self.victims = victims
         self.started: dict[UUID, str] = {}
         self.twice: list[str] = []
@@ -147,7 +167,7 @@ class Starters:
 
 
 class Campaign:
-    """Deals out blows in turn, `every` seconds one, until there were enough."""
+    """Deals out blows, one every so many seconds, until there were enough."""
 
     def __init__(self, server: Server, proxy: Proxy, victims: Victims, chance: random.Random) -> None:
         self.server = server
@@ -159,18 +179,17 @@ class Campaign:
     def kills(self) -> int:
         return sum(self.victims.killed.values()) + self.server.terminations
 
-    def run(self, kills: int, restarts: int, cuts: int, every: float, seconds: float) -> None:
-        """Go on until all of them were dealt; whoever is dead in the end is raised and left in peace."""
-        deadline = time.monotonic() + seconds
-        next_restart = every * 3
+    def run(self, scale: Scale) -> None:
+        """Go on until all of them were dealt; then everybody lives in peace."""
         began = time.monotonic()
-        while self.kills < kills or self.server.restarts < restarts or self.proxy.cuts < cuts:
-            assert time.monotonic() < deadline, "the blows could not be dealt in time"
-            time.sleep(every * self.chance.uniform(0.5, 1.5))
+        next_restart = began + scale.every * 3
+        while self.kills < scale.kills or self.server.restarts < scale.restarts or self.proxy.cuts < scale.cuts:
+            assert time.monotonic() < began + scale.seconds, "the blows could not be dealt in time"
+            time.sleep(scale.every * self.chance.uniform(0.5, 1.5))
             self.victims.tend()
             self.proxy.cut(self.chance.choice(list(Cut)))
-            if self.server.restarts < restarts and time.monotonic() - began > next_restart:
-                next_restart += seconds / 3 / restarts
+            if self.server.restarts < scale.restarts and time.monotonic() > next_restart:
+                next_restart += scale.seconds / 3 / scale.restarts
                 self._strike_server()
             elif self.chance.random() < 0.5:
                 self._terminate()

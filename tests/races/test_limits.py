@@ -152,9 +152,9 @@ def test_an_unlimited_queue_takes_no_advisory_lock() -> None:
 
         def watch(name: str, _: Any) -> None:
             if name == "workflows.task.start":  # the queue rows are leased, the transaction is open
-                pid = connection.connection.info.backend_pid
+                pid = connection.connection.execute("SELECT pg_backend_pid()").fetchone()
                 locks = watching.execute(
-                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %s", [pid]
+                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %s", pid
                 ).fetchone()
                 seen[name] = locks[0] if locks else -1
 
