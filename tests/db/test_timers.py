@@ -7,14 +7,16 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import InterfaceError, OperationalError, connection
 
 from dispatch.models import QueuedTask
 from dispatch.services import dispatching
 from orchestrator.db.transactions import transaction
 from orchestrator.runtime.metrics import render
 from tests import flows
-from tests.support import Contender, race
+from tests.support import Contender, observer, race
 from workflows.managers.task import TaskEnd
+from workflows.managers.timer import DueTimer
 from workflows.models import DecideQueue, Execution, HistoryEvent, Task, Timer
 from workflows.services import definitions, timers
 from workflows.services.sweeping import invariant_report
@@ -283,3 +285,27 @@ def test_a_completion_that_is_under_way_is_waited_for_and_wins() -> None:
     firing.result()
     flows.drain()
     assert (flows.statuses(run), flows.status(run)) == ({"a": "COMPLETED"}, "COMPLETED")
+
+
+@pytest.mark.invariant("INV-13")
+def test_a_lost_connection_is_not_the_timers_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, _ = started(pollTimeoutSeconds=100, timeoutPolicy="ALERT_ONLY")
+    timer = Timer.objects.get(workflow_id=run, kind="POLL")
+    flows.hurry(timer)
+    before = Timer.objects.get(id=timer.id).attempts
+    fire_really = timers._fire
+
+    def cut(due: DueTimer) -> None:
+        own = connection.connection.execute("SELECT pg_backend_pid()").fetchone()
+        with observer() as other:
+            other.execute("SELECT pg_terminate_backend(%s)", own)
+        fire_really(due)
+
+    monkeypatch.setattr(timers, "_fire", cut)
+    with pytest.raises((OperationalError, InterfaceError)):
+        timers.fire_next_batch()
+    connection.close()
+    assert Timer.objects.get(id=timer.id).attempts == before
+    monkeypatch.undo()
+    assert timers.fire_next_batch() == 1
+    assert alerts(run) == ["POLL_TIMEOUT"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import structlog
+from django.db import InterfaceError, OperationalError
 from prometheus_client import Histogram
 
 from dispatch.models import QueuedTask
@@ -52,6 +53,8 @@ def fire_next_batch() -> int:
             LATENESS.labels(timer.kind).observe(max(0.0, (timer.now - timer.due_at).total_seconds()))
         except NotDue:
             continue
+        except (InterfaceError, OperationalError):
+            raise  # the connection is at fault, not the timer: the loop backs off and nothing is recorded
         except Exception as error:
             log.exception("timer_failed", timer_id=str(timer.id), kind=timer.kind)
             with transaction():
