@@ -25,7 +25,8 @@ LOOPS = {
 class Processes:
     """The processes of one test, by name; a context manager that leaves none behind."""
 
-    def __init__(self, **environment: str) -> None:
+    def __init__(self, module: str = "orchestrator", **environment: str) -> None:
+        self.module = module
         self.environment = {**os.environ, **environment}
         self.commands: dict[str, list[str]] = {}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
@@ -35,7 +36,7 @@ class Processes:
         """Start a management command, or start it again."""
         self.commands[name] = list(command) or self.commands[name]
         self.running[name] = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", *self.commands[name]],
+            [sys.executable, "-m", self.module, *self.commands[name]],
             env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
