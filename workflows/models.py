@@ -7,6 +7,7 @@ from django.db import models
 
 from orchestrator.db.ids import new_id
 from orchestrator.db.models import EngineModel
+from workflows.engine.state import FAILURES
 from workflows.managers.admission import AdmissionManager, QuotaManager
 from workflows.managers.decide_queue import DecideQueueManager
 from workflows.managers.definition import DefinitionManager, RevisionManager, TaskDefinitionManager
@@ -192,9 +193,17 @@ class Task(EngineModel):
             models.CheckConstraint(
                 condition=models.Q(ended_at__isnull=False) | models.Q(consumed=False), name="workflows_task_open"
             ),
+            models.CheckConstraint(
+                condition=~models.Q(status__in=sorted(map(str, FAILURES))) | models.Q(reason__isnull=False),
+                name="workflows_task_reason",
+            ),
         ]
         indexes = [
-            models.Index(fields=["workflow_id"], condition=models.Q(consumed=False), name="workflows_task_frontier")
+            models.Index(fields=["workflow_id"], condition=models.Q(consumed=False), name="workflows_task_frontier"),
+            models.Index(
+                fields=["namespace", "status", "id"],
+                condition=models.Q(reason__isnull=False), name="workflows_task_reasons",
+            ),
         ]
 
     def __str__(self) -> str:

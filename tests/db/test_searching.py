@@ -11,6 +11,7 @@ from django.db import connection, transaction
 
 from orchestrator.db.ids import new_id
 from orchestrator.errors import Invalid, LimitExceeded
+from tests import flows
 from tests.flows import NAMESPACE, register, simple, start, unique
 from workflows.engine.attributes import extract
 from workflows.models import Execution
@@ -229,6 +230,39 @@ PLANS = [
 
 class Rollback(Exception):
     pass
+
+
+TASK_FILLER = """
+INSERT INTO workflows_task (id, workflow_id, namespace, ref, name, type, status, input, reason, first_scheduled_at,
+    scheduled_at, updated_at, ended_at)
+SELECT f.id, t.workflow_id, t.namespace, 'f' || n, t.name, t.type, CASE mod(n, 50) WHEN 0 THEN 'FAILED' ELSE 'COMPLETED' END,
+       t.input, CASE mod(n, 50) WHEN 0 THEN 'declined' END, now(), now(), now(), now()
+  FROM workflows_task t, unnest(%s::uuid[]) WITH ORDINALITY AS f(id, n)
+"""
+
+
+@pytest.mark.parametrize("query", ["status = FAILED", "status IN (FAILED, TIMED_OUT)"])
+def test_an_index_holds_the_failed_tasks_alone(query: str) -> None:
+    start(register(simple("a")))
+    flows.drain()
+    with pytest.raises(Rollback), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(TASK_FILLER, [[new_id() for _ in range(20_000)]])
+        cursor.execute("ANALYZE workflows_task")
+        rows = select(TASKS, NAMESPACE, Search(query))
+        assert rows.count() == 400
+        plan = rows.order_by("-started_at", "-id")[:100].explain()
+        assert "status" in " ".join(re.findall(r"Index Cond: (.*)", plan)), plan
+        assert not re.search(r"Seq Scan .*rows=\d{3}", plan), plan
+        raise Rollback
+
+
+def test_a_failure_has_a_reason_even_if_none_was_given() -> None:
+    queue = unique("q")
+    start(register(simple("a", queue, retryCount=0)))
+    flows.drain()
+    flows.complete(flows.lease_all(queue, 1), status="FAILED")
+    (task,) = search(TASKS, NAMESPACE, Search("status = FAILED")).hits
+    assert task.reason == "no reason was given"
 
 
 def test_indexes_serve_the_searches() -> None:

@@ -39,6 +39,8 @@ class TaskStatus(StrEnum):
 _OPEN = frozenset({TaskStatus.SCHEDULED, TaskStatus.IN_PROGRESS})
 _SUCCESSFUL = frozenset({TaskStatus.COMPLETED, TaskStatus.COMPLETED_WITH_ERRORS, TaskStatus.SKIPPED})
 _RETRIABLE = frozenset({TaskStatus.FAILED, TaskStatus.TIMED_OUT})
+FAILURES = frozenset({TaskStatus.FAILED, TaskStatus.FAILED_WITH_TERMINAL_ERROR, TaskStatus.TIMED_OUT})
+"""A task that ended so has a reason."""
 
 
 class WorkflowStatus(StrEnum):

@@ -29,6 +29,7 @@ from orchestrator.db.sql import engine_connection
 from orchestrator.db.transactions import snapshot
 from orchestrator.errors import Invalid, LimitExceeded
 from workflows.engine.attributes import is_attribute
+from workflows.engine.state import FAILURES
 from workflows.models import Execution, ScheduleRun, Task
 from workflows.services.queries import Condition, Value, parse
 
@@ -149,15 +150,24 @@ def _condition(what: Searchable, condition: Condition) -> Q:
     column = what.fields[name]
     kind = what.model._meta.get_field(column).get_internal_type()
     if condition.operator.endswith("IN"):
-        found = Q(**{f"{column}__in": [_value(kind, name, value) for value in condition.values]})
-        return ~found if condition.operator == "NOT IN" else found
+        values = [_value(kind, name, value) for value in condition.values]
+        found = Q(**{f"{column}__in": values})
+        return ~found if condition.operator == "NOT IN" else found & _has_reason(what, column, values)
     (value,) = condition.values
     if condition.operator in ("=", "!=") and kind == "TextField" and "*" in value.text:
         pattern = "^" + ".*".join(re.escape(part) for part in value.text.split("*")) + "$"
         found = Q(**{f"{column}__regex": pattern})
     else:
-        found = Q(**{column + _SUFFIXES.get(condition.operator, ""): _value(kind, name, value)})
+        wanted = _value(kind, name, value)
+        found = Q(**{column + _SUFFIXES.get(condition.operator, ""): wanted})
+        if condition.operator == "=":
+            found &= _has_reason(what, column, [wanted])
     return ~found if condition.operator == "!=" else found
+
+
+def _has_reason(what: Searchable, column: str, values: Sequence[Any]) -> Q:
+    """Failed tasks have one: said for the index that holds these alone."""
+    return Q(reason__isnull=False) if what is TASKS and column == "status" and FAILURES.issuperset(values) else Q()
 
 
 _SUFFIXES = {">": "__gt", "<": "__lt", ">=": "__gte", "<=": "__lte"}
