@@ -41,8 +41,9 @@ def run_update_task(given: dict[str, Any], namespace: str, actor: str) -> Outcom
         return failed(f"no task {asked} was found", terminal=True)
     try:
         updated = complete_task(
-            namespace, task.workflow_id, task.ref, status, output, actor=actor, iteration=task.iteration
-        )
+            namespace, task.workflow_id, task.ref, status, output, actor=actor, iteration=task.iteration,
+            task_id=task.id if given.get("taskId") else None,
+        )  # fmt: skip
     except OstinatoError as error:
         return failed(error.message, terminal=True)
     if updated is None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from orchestrator.scripts.javascript import ScriptError, evaluate_script
+from orchestrator.scripts.javascript import ScriptError, check_script, evaluate_script
 
-__all__ = ["ScriptError", "evaluate_script"]
+__all__ = ["ScriptError", "check_script", "evaluate_script"]

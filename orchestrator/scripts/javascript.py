@@ -56,6 +56,10 @@ _PRELUDE = """
   const called = (source, scope) => new F('$', source)(parse(scope));
   Object.defineProperty(globalThis, '__run', { value: guarded(evaluated) });
   Object.defineProperty(globalThis, '__call', { value: guarded(called) });
+  const parsed = (source) => {
+    try { new F('__source', 'eval("throw 0;" + __source)')(source); } catch (error) { if (error !== 0) throw error; }
+  };
+  Object.defineProperty(globalThis, '__parse', { value: guarded(parsed) });
   Object.preventExtensions(globalThis);
 })()
 """
@@ -149,6 +153,11 @@ def _result(answer: str) -> Any:
     except (ValueError, RecursionError, Invalid) as error:
         raise ScriptError(f"the script's result cannot be kept: {error}") from None
     return value
+
+
+def check_script(source: str) -> None:
+    """Raise ScriptError for a script that does not parse; nothing of it runs."""
+    _evaluate("__parse", source, {})
 
 
 def _first_line(message: str) -> str:

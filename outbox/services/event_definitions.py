@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from orchestrator.db import json
+from orchestrator.scripts import ScriptError, check_script
 from workflows.engine.expressions import ExpressionError, compile_template, expressions, resolve
 from workflows.engine.problems import Problem
 
-ACTIONS = {
-    "start_workflow": ("name",),
-    "complete_task": (),
-    "fail_task": (),
-    "terminate_workflow": ("workflowId",),
-    "update_workflow_variables": ("workflowId", "variables"),
+_TASK: dict[str, type] = {"workflowId": str, "taskId": str, "taskRefName": str, "output": dict, "reasonForIncompletion": str}
+_START: dict[str, type] = {"name": str, "version": int, "correlationId": str, "input": dict, "taskToDomain": dict}
+ACTIONS: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
+    "start_workflow": (_START, ("name",)),
+    "complete_task": (_TASK, ()),
+    "fail_task": (_TASK, ()),
+    "terminate_workflow": ({"workflowId": str, "terminationReason": str}, ("workflowId",)),
+    "update_workflow_variables": ({"workflowId": str, "variables": dict}, ("workflowId", "variables")),
 }
-"""Action -> what its body must have; the body stands under the action's own name."""
+"""Action -> the fields of its body, and those it must have; the body stands under the action's own name."""
+_KINDS = {str: "a text", int: "a whole number", dict: "an object"}
+_PATHS = ("publish", "executions")
+"""Words that stand where a handler's name would in the paths of the API."""
 _FIELDS = {
     "name", "event", "condition", "evaluatorType", "actions", "active", "description", "ownerEmail", "orgId", "tags",
     "createdBy", "createTime", "updatedBy", "updateTime", "ownerApp",
@@ -37,8 +45,9 @@ def validate(handler: Any) -> list[Problem]:
         problems.append(
             Problem("event", f"expected provider:name, such as conductor:workflow:sink, got {handler['event']!r}")
         )
-    if handler.get("condition") is not None and not isinstance(handler["condition"], str):
-        problems.append(Problem("condition", f"expected a text, got {type(handler['condition']).__name__}"))
+    if handler.get("name") in _PATHS:
+        problems.append(Problem("name", f"expected another name than {' and '.join(_PATHS)}, which are paths of the API"))
+    problems += _condition(handler.get("condition"))
     if handler.get("evaluatorType") not in (None, "", *_EVALUATORS):
         problems.append(
             Problem("evaluatorType", f"expected one of {', '.join(_EVALUATORS)}, got {handler['evaluatorType']!r}")
@@ -53,24 +62,58 @@ def validate(handler: Any) -> list[Problem]:
     return problems
 
 
+def _condition(condition: Any) -> list[Problem]:
+    if condition is None:
+        return []
+    if not isinstance(condition, str):
+        return [Problem("condition", f"expected a text, got {type(condition).__name__}")]
+    try:
+        check_script(condition)
+    except ScriptError as error:
+        return [Problem("condition", f"expected JavaScript, got {condition!r:.60}: {error}")]
+    return []
+
+
 def _action(action: Any, path: str) -> list[Problem]:
     if not isinstance(action, dict):
         return [Problem(path, f"expected an object, got {type(action).__name__}")]
     kind = action.get("action")
-    if kind not in ACTIONS:
+    if not isinstance(kind, str) or kind not in ACTIONS:
         return [Problem(f"{path}.action", f"expected one of {', '.join(ACTIONS)}, got {kind!r:.40}")]
-    body = action.get(kind)
+    body, path = action.get(kind), f"{path}.{kind}"
     if not isinstance(body, dict):
-        return [Problem(f"{path}.{kind}", f"expected an object, got {type(body).__name__}")]
-    problems = [Problem(f"{path}.{kind}.{name}", "is missing") for name in ACTIONS[kind] if not body.get(name)]
-    named = body.get("taskId") or (body.get("workflowId") and body.get("taskRefName"))
-    if kind in ("complete_task", "fail_task") and not named:
-        problems.append(Problem(f"{path}.{kind}", "expected a taskId, or a workflowId and a taskRefName"))
+        return [Problem(path, f"expected an object, got {type(body).__name__}")]
     try:
         list(expressions(compile_template(body)))
     except ExpressionError as error:
-        problems.append(Problem(f"{path}.{kind}", f"{error} (at character {error.position})"))
-    return problems
+        return [Problem(path, f"{error} (at character {error.position})")]
+    return [Problem(f"{path}.{name}" if name else path, said) for name, said in _problems(kind, body)]
+
+
+def _problems(kind: str, body: dict[str, Any], *, filled: bool = False) -> Iterator[tuple[str, str]]:
+    """(field, what is wrong) of an action's body, before or after its expressions are filled in."""
+    fields, needed = ACTIONS[kind]
+    for name, value in body.items():
+        if value in (None, "", {}, []):
+            continue
+        if name not in fields:
+            yield name, f"is not a field of {kind}"
+        elif not (isinstance(value, fields[name]) and not isinstance(value, bool)) and (filled or not _is_open(value)):
+            yield name, f"expected {_KINDS[fields[name]]}, got {value!r:.60}"
+    for name in needed:
+        if body.get(name) in ((None, "") if fields[name] is dict else (None, "", {}, [])):
+            yield name, "is missing"
+    domains = body.get("taskToDomain")
+    if isinstance(domains, dict) and not all(isinstance(domain, str) for domain in domains.values()):
+        yield "taskToDomain", "expected a text for each task"
+    named = body.get("taskId") or (body.get("workflowId") and body.get("taskRefName"))
+    if kind in ("complete_task", "fail_task") and not named:
+        yield "", "expected a taskId, or a workflowId and a taskRefName"
+
+
+def _is_open(value: Any) -> bool:
+    """Whether a value is known only when its expressions are filled in."""
+    return isinstance(value, str) and "${" in value
 
 
 class _PayloadScope:
@@ -90,10 +133,26 @@ class _PayloadScope:
 
 
 def fill_in(action: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
-    """The body of an action with its expressions resolved against the payload."""
+    """The body of an action with its expressions resolved against the payload; raises ValueError when it cannot be done."""
+    kind = action["action"]
     scope = _PayloadScope(expand(payload) if action.get("expandInlineJSON") else payload)
-    filled: dict[str, Any] = resolve(compile_template(action[action["action"]]), scope)
-    return filled
+    filled: dict[str, Any] = resolve(compile_template(action[kind]), scope)
+    fields = ACTIONS[kind][0]
+    body = {name: _as(fields.get(name), value) for name, value in filled.items()}
+    wrong = [f"{kind}.{name}: {said}" if name else f"{kind}: {said}" for name, said in _problems(kind, body, filled=True)]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    json.dumps(body)
+    return body
+
+
+def _as(kind: type | None, value: Any) -> Any:
+    """A number where a text is wanted is its text, and a text of digits where a number is wanted is the number."""
+    if kind is str and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        return str(value)
+    if kind is int and isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value
 
 
 def expand(value: Any) -> Any:

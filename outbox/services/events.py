@@ -23,6 +23,8 @@ from workflows.engine.expressions import ExpressionError
 
 PUBLISHED, ACTION = "event.published", "event.action"
 """Topics: an event for whom it may concern, and one action that a handler took from it."""
+_UNREADABLE = (ScriptError, ExpressionError, ValueError, Invalid, RecursionError)
+"""What a handler can make of a payload: its own failure, and no other handler's."""
 _KEEP_SECONDS = 7 * 24 * 3600
 
 
@@ -112,8 +114,8 @@ def _plan(
 
     try:
         applies = _holds(handler.definition.get("condition"), payload)
-    except ScriptError as error:
-        yield row(0, "condition", "FAILED", {"payload": payload}, f"The condition failed: {error}")
+    except _UNREADABLE as error:
+        yield row(0, "condition", "FAILED", {"payload": payload}, f"The condition failed: {_said(error)}")
         return
     if not applies:
         yield row(0, "condition", "SKIPPED", {"payload": payload}, "The condition does not hold.")
@@ -121,8 +123,12 @@ def _plan(
     for position, action in enumerate(handler.definition["actions"]):
         try:
             yield row(position, action["action"], "SCHEDULED", fill_in(action, payload))
-        except (ExpressionError, ValueError) as error:
-            yield row(position, action["action"], "FAILED", {"payload": payload}, str(error))
+        except _UNREADABLE as error:
+            yield row(position, action["action"], "FAILED", {"payload": payload}, _said(error))
+
+
+def _said(error: Exception) -> str:
+    return "the payload is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def _holds(condition: str | None, payload: dict[str, Any]) -> bool:

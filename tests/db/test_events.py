@@ -171,6 +171,79 @@ def test_a_refusal_is_a_result_and_hurts_no_other_action() -> None:
     assert not OutboxEvent.objects.filter(delivered_at=None).exists()
 
 
+def test_a_task_named_by_its_id_is_ended_and_no_later_one_of_its_reference() -> None:
+    """A loop waits under one reference turn by turn; the event names a turn that is over."""
+    wait = {"name": "w", "taskReferenceName": "w", "type": "WAIT", "inputParameters": {}}
+    loop = {
+        "name": "l", "taskReferenceName": "l", "type": "DO_WHILE", "loopCondition": "$.l['iteration'] < 5", "loopOver": [wait],
+    }  # fmt: skip
+    run = flows.start(flows.register(loop))
+    flows.drain()
+    first = Task.objects.get(workflow_id=run, ref="w").id
+    handler = handle("conductor:x:y", action("complete_task", taskId="${task}"))
+    for _ in range(2):
+        events.publish(NS, "conductor:x:y", {"task": str(first)})
+        flows.drain()
+    assert outcomes(handler) == [("complete_task", "COMPLETED"), ("complete_task", "FAILED")]
+    assert list(Task.objects.filter(workflow_id=run, ref="w", status="COMPLETED").values_list("id", flat=True)) == [first]
+
+
+def test_a_task_of_another_run_than_the_one_named_is_not_ended() -> None:
+    run, _ = waiting()
+    other, _ = waiting()
+    task = Task.objects.get(workflow_id=run).id
+    handler = handle("conductor:x:y", action("complete_task", taskId="${task}", workflowId=str(other)))
+    events.publish(NS, "conductor:x:y", {"task": str(task)})
+    flows.drain()
+    assert [flows.status(one) for one in (run, other)] == ["RUNNING", "RUNNING"]
+    assert outcomes(handler) == [("complete_task", "FAILED")]
+
+
+UNREADABLE: list[dict[str, Any]] = [
+    {"text": '{"a": "\\u0000"}'}, {"text": '{"a": "\\ud800"}'}, {"text": "[" * 100_000}, {"text": '{"a": 1e999}'},
+    {"text": "{x"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("payload", UNREADABLE, ids=["nul", "surrogate", "deep", "infinite", "no json"])
+def test_a_payload_that_one_handler_cannot_read_stops_no_other(payload: dict[str, Any]) -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    body = action("start_workflow", name=target, input={"got": "${text}"})
+    expanding = handle("conductor:x:y", {**body, "expandInlineJSON": True})
+    careful = handle("conductor:x:y", body, condition="$.text.a !== 1")
+    plain = handle("conductor:x:y", body)
+    events.publish(NS, "conductor:x:y", payload)
+    flows.drain()
+    assert outcomes(plain) == [("start_workflow", "COMPLETED")]
+    assert len(outcomes(expanding)) == len(outcomes(careful)) == 1
+    assert not OutboxEvent.objects.filter(delivered_at=None).exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"), [
+        ("start_workflow", {"name": "${missing}"}), ("start_workflow", {"name": "x", "version": "${text}"}),
+        ("start_workflow", {"name": "x", "input": "${text}"}), ("terminate_workflow", {"workflowId": "${missing}"}),
+        ("complete_task", {"taskId": "${missing}"}), ("update_workflow_variables", {"workflowId": "x", "variables": "${text}"}),
+    ],
+)  # fmt: skip
+def test_an_action_that_a_payload_leaves_without_its_fields_fails_with_a_reason(kind: str, body: dict[str, Any]) -> None:
+    handler = handle("conductor:x:y", action(kind, **body))
+    events.publish(NS, "conductor:x:y", {"text": "hello"})
+    flows.drain()
+    (done,) = events.find_executions(NS, handler=handler)
+    assert done.status == "FAILED"
+    assert done.reason.startswith(kind)
+    assert not OutboxEvent.objects.filter(delivered_at=None).exists()
+
+
+def test_numbers_are_texts_where_texts_are_wanted_and_digits_numbers() -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    handle("conductor:x:y", action("start_workflow", name=target, version="${version}", correlationId="${order}"))
+    events.publish(NS, "conductor:x:y", {"version": "1", "order": 17})
+    flows.drain()
+    assert [run.correlation_id for run in started(target)] == ["17"]
+
+
 def test_inactive_handlers_and_those_of_other_tenants_do_nothing() -> None:
     target = flows.register(flows.simple("t", flows.unique("q")))
     handle("conductor:x:y", action("start_workflow", name=target), active=False)
@@ -258,7 +331,15 @@ GOOD = {"name": "h", "event": "conductor:x:y", "actions": [action("start_workflo
         ({"actions": [action("start_workflow", name="t", input={"a": "${"})]}, "actions[0].start_workflow"),
         ({"actions": [action("update_workflow_variables", workflowId="x")]}, "actions[0].update_workflow_variables.variables"),
         ({"condition": 5}, "condition"), ({"evaluatorType": "ruby"}, "evaluatorType"), ({"active": "yes"}, "active"),
-        ({"sink": "x"}, "sink"),
+        ({"sink": "x"}, "sink"), ({"condition": "$.a =="}, "condition"), ({"condition": "}); ({"}, "condition"),
+        ({"name": "publish"}, "name"), ({"name": "executions"}, "name"), ({"actions": [{"action": []}]}, "actions[0].action"),
+        ({"actions": [action("start_workflow", name=5)]}, "actions[0].start_workflow.name"),
+        ({"actions": [action("start_workflow", name="t", version="first")]}, "actions[0].start_workflow.version"),
+        ({"actions": [action("start_workflow", name="t", input=[1])]}, "actions[0].start_workflow.input"),
+        ({"actions": [action("start_workflow", name="t", taskToDomain={"a": 1})]}, "actions[0].start_workflow.taskToDomain"),
+        ({"actions": [action("start_workflow", name="t", workflow="t")]}, "actions[0].start_workflow.workflow"),
+        ({"actions": [action("fail_task", taskId=["x"])]}, "actions[0].fail_task.taskId"),
+        ({"actions": [action("terminate_workflow")]}, "actions[0].terminate_workflow.workflowId"),
     ],
 )  # fmt: skip
 def test_a_handler_that_means_nothing_is_refused(change: dict[str, Any], path: str) -> None:

@@ -74,32 +74,34 @@ def _start_workflow(namespace: str, detail: Detail, actor: str, finish: Finish, 
 
 def _end_task(status: str) -> Callable[..., None]:
     def end(namespace: str, detail: Detail, actor: str, finish: Finish, payload: dict[str, Any]) -> None:
-        run, ref = _task_of(namespace, detail)
+        run, ref, task_id = _task_of(namespace, detail)
 
         def then(ended: UUID | None) -> None:
             if ended is None:
-                finish("FAILED", reason=f"No task {ref} of the run {run} is open.")
+                named = f"The task {task_id}" if task_id else f"No task {ref}"
+                finish("FAILED", reason=f"{named} of the run {run} is {'not ' if task_id else ''}open.")
             else:
                 finish("COMPLETED", {"taskId": str(ended)})
 
         output = detail.get("output")
         control.complete_task(
             namespace, run, ref, status, output if isinstance(output, dict) else {}, actor=actor,
-            reason=detail.get("reasonForIncompletion"), then=then,
+            reason=detail.get("reasonForIncompletion"), task_id=task_id, then=then,
         )  # fmt: skip
 
     return end
 
 
-def _task_of(namespace: str, detail: Detail) -> tuple[UUID, str]:
-    """(run, reference) of the task that an action names."""
-    if detail.get("taskId"):
-        task_id = parse_id(str(detail["taskId"]))
-        task = Task.sql.find([task_id]).get(task_id) if task_id else None
-        if task is None or task.namespace != namespace:
-            raise NotFound(f"Task not found for taskId: {detail['taskId']}", task_id=detail["taskId"])
-        return task.workflow_id, task.ref
-    return _run_of(namespace, detail), str(detail["taskRefName"])
+def _task_of(namespace: str, detail: Detail) -> tuple[UUID, str, UUID | None]:
+    """(run, reference, id) of the task that an action names; no id when it is named by its reference."""
+    if not detail.get("taskId"):
+        return _run_of(namespace, detail), str(detail["taskRefName"]), None
+    task_id = parse_id(str(detail["taskId"]))
+    task = Task.sql.find([task_id]).get(task_id) if task_id else None
+    elsewhere = task is not None and detail.get("workflowId") and parse_id(str(detail["workflowId"])) != task.workflow_id
+    if task is None or task.namespace != namespace or elsewhere:
+        raise NotFound(f"Task not found for taskId: {detail['taskId']}", task_id=detail["taskId"])
+    return task.workflow_id, task.ref, task_id
 
 
 def _run_of(namespace: str, detail: Detail) -> UUID:

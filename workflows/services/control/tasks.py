@@ -41,16 +41,17 @@ def complete_task(
     reason: str | None = None,
     worker_id: str | None = None,
     iteration: str | None = None,
+    task_id: UUID | None = None,
     then: Callable[[UUID | None], None] | None = None,
 ) -> UUID | None:
-    """End the newest open task of a reference, or keep it open with more output.
+    """End the newest open task of a reference, or keep it open with more output; with `task_id`, that one or none.
 
     Returns its id, or None when none is open. The output is merged into what the task had, whoever holds its lease;
     status IN_PROGRESS only merges it. `then` is told the id inside the transaction.
     """
 
     def body(run: LockedExecution) -> UUID | None:
-        task = _open_task(run, ref, iteration)
+        task = _open_task(run, ref, iteration, task_id)
         if task is None:
             return None
         masker = Masker(namespace)
@@ -90,8 +91,12 @@ def cancel_task(
     return perform("cancel_task", namespace, workflow_id, actor, body, detail={"ref": ref, "reason": reason})
 
 
-def _open_task(run: LockedExecution, ref: str, iteration: str | None) -> OpenTask | None:
+def _open_task(
+    run: LockedExecution, ref: str, iteration: str | None, task_id: UUID | None = None
+) -> OpenTask | None:
     found = [t for t in Task.sql.find_open(run.id, ref) if iteration is None or t.iteration == iteration]
+    if task_id is not None:
+        found = [t for t in found if t.id == task_id]
     if not found:
         return None
     if found[0].type in _CONTAINERS:
