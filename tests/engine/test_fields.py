@@ -145,6 +145,8 @@ def _undone(field: dict[str, Any]) -> list[str]:
     return r.open_refs()
 
 
+SCHEMAS = {"inputSchema", "outputSchema", "enforceSchema"}
+"""Fields that `test_schemas.py` tests."""
 _ELSEWHERE = {"sink", "asyncComplete"}
 """Fields of types that have tests of their own."""
 
@@ -179,7 +181,7 @@ WORKFLOW_CASES: dict[str, Case] = {
 }
 _BY_SERVICES = {
     "name", "version", "inputTemplate", "restartable", "timeoutSeconds", "timeoutPolicy", "rateLimitConfig",
-    "maxConcurrentTasks", "searchAttributes", "inputParameters",
+    "maxConcurrentTasks", "searchAttributes", "inputParameters", *SCHEMAS,
 }  # fmt: skip
 """Fields that act when a run is started, admitted, timed out or restarted: tested there. `inputParameters` names inputs."""
 
@@ -205,7 +207,7 @@ def test_a_field_that_would_change_nothing_is_refused_by_name(name: str, value: 
 
 @pytest.mark.parametrize(
     "name",
-    ["cacheConfig", "maskedFields", "inputSchema", "outputSchema", "workflowStatusListenerEnabled", "timoutSeconds"],
+    ["cacheConfig", "maskedFields", "workflowStatusListenerEnabled", "timoutSeconds"],
 )
 def test_a_field_of_a_workflow_that_would_change_nothing_is_refused_by_name(name: str) -> None:
     found = problems(simple("a"), **{name: {"any": 1}})
@@ -214,7 +216,7 @@ def test_a_field_of_a_workflow_that_would_change_nothing_is_refused_by_name(name
 
 _BY_DISPATCH = {
     "name", "concurrentExecLimit", "rateLimitPerFrequency", "rateLimitFrequencyInSeconds", "semaphores",
-    "responseTimeoutSeconds", "inputKeys", "outputKeys",
+    "responseTimeoutSeconds", "inputKeys", "outputKeys", *SCHEMAS,
 }  # fmt: skip
 """Fields that act where a task is handed out: tested there. The keys name what goes in and out."""
 DEFINED: dict[str, Any] = {
@@ -243,7 +245,7 @@ def test_an_accepted_field_of_a_task_definition_changes_what_happens(name: str) 
 
 
 @pytest.mark.parametrize(
-    "name", ["inputSchema", "isolationGroupId", "executionNameSpace", "runtimeMetadata", "baseType", "retryCuont"]
+    "name", ["isolationGroupId", "executionNameSpace", "runtimeMetadata", "baseType", "retryCuont"]
 )
 def test_a_field_of_a_task_definition_that_would_change_nothing_is_refused_by_name(name: str) -> None:
     found = validate_task_definition({"name": "t", name: "any"})

@@ -11,6 +11,7 @@ from typing import Any
 
 from workflows.engine.expressions import Constant, ExpressionError, Mapping, Template, compile_template
 from workflows.engine.retries import Policy, policy
+from workflows.engine.schemas import FIELDS, Schema, schema_of
 from workflows.engine.secrets import secret_names
 
 OPERATORS = frozenset(
@@ -41,7 +42,8 @@ class Node:
     `loops` are the enclosing DO_WHILE refs, outermost first; `members` the nodes whose innermost loop this is;
     `under` maps each enclosing fork to the branch this stands in; `joined_by` are the joins, each with the ref it
     knows, that must hear of this node's end one by one. `template` are its task definition's defaults and `given`
-    what its fork gave it. `undo` is the node of its `compensateWith`.
+    what its fork gave it. `undo` is the node of its `compensateWith`. `takes` and `gives` are the schemas of its input and
+    output.
     """
 
     ref: str
@@ -70,6 +72,8 @@ class Node:
     permissive: bool = False
     undo: Node | None = None
     secrets: frozenset[str] = frozenset()
+    takes: Schema | None = None
+    gives: Schema | None = None
 
     @property
     def next(self) -> Node | None:
@@ -102,6 +106,8 @@ class Blueprint:
     reads_environment: bool = False
     forks_at_run_time: bool = False
     undo: dict[str, Node] = field(default_factory=dict)
+    takes: Schema | None = None
+    gives: Schema | None = None
 
     def find(self, ref: str) -> Node | None:
         """The node of a reference, of an undoing task too; tasks made at run time have none."""
@@ -134,6 +140,8 @@ def compile(definition: dict[str, Any], task_definitions: dict[str, dict[str, An
         permissive=(),
         null_text="" if (definition.get("schemaVersion") or 2) >= 3 else "null",
         reads_environment="env" in json.dumps(definition, default=str),
+        takes=schema_of(definition, "inputSchema", enforced=True),
+        gives=schema_of(definition, "outputSchema", enforced=True),
     )
     _fill(blueprint, root, definition.get("tasks") or [], (), {})
     forks = 0
@@ -230,6 +238,11 @@ def _node(
         if spec.get(extra) is not None:
             extras[extra], problem = _template(spec[extra], opaque="workflowDefinition")
             broken = broken or problem
+    takes = gives = None
+    try:
+        takes, gives = (schema_of(task_definition or {}, field, enforced=False) for field in FIELDS)
+    except ValueError as error:
+        broken = broken or f"taskDefinition: {error}"
     return Node(
         ref=str(spec.get("taskReferenceName") or name),
         name=name,
@@ -247,6 +260,8 @@ def _node(
         optional=bool(spec.get("optional")),
         permissive=bool(spec.get("permissive")),
         secrets=secret_names(inputs),
+        takes=takes,
+        gives=gives,
     )
 
 

@@ -21,6 +21,7 @@ from workflows.engine.operators.start import Start
 from workflows.engine.proof import failure_workflow, finish_if_proved, missing, output
 from workflows.engine.retries import policy_of
 from workflows.engine.rows import NeedOriginal, NeedRows, Row, RunEnded, TaskError
+from workflows.engine.schemas import Schema
 from workflows.engine.scope import NodeScope, workflow_document
 from workflows.engine.state import State, TaskStatus, WorkflowStatus
 
@@ -219,6 +220,8 @@ class Pass:
     def settle_ended(self, row: Row) -> None:
         """Go on behind a task that has ended well, or deal with its failure."""
         node = self.node(row)
+        if node.gives is not None and row.status == TaskStatus.COMPLETED:
+            self._check_output(node.gives, row)
         if not row.status.successful:
             self.fail(node, row)
             return
@@ -227,6 +230,13 @@ class Pass:
             resume_container(self, node, row)
         else:
             self.finished(node, row.iteration)
+
+    def _check_output(self, schema: Schema, row: Row) -> None:
+        """A result that violates its schema is a failure of the attempt."""
+        wrong = schema.complaint(row.output or {}, "output")
+        if wrong:
+            row.status, row.reason, row.changed = TaskStatus.FAILED, wrong, True
+            self.alerts.append(Alert("OUTPUT_SCHEMA", row.ref, wrong))
 
     def fail(self, node: Node, row: Row) -> None:
         """An attempt has ended badly: retry it, pass over it, or end the run."""
@@ -268,12 +278,19 @@ class Pass:
         """End the run and this pass; without a result it puts out what its outputParameters give by now."""
         if result is None and self.blueprint.definition.get("outputParameters"):
             result = output(self)
+        wrong = self._complaint(result) if status == WorkflowStatus.COMPLETED else None
+        if wrong:
+            status, reason = WorkflowStatus.FAILED, wrong
         definition, given = self.blueprint.definition, self.state.workflow.input
         failure = None if status == WorkflowStatus.COMPLETED else failure_workflow(definition, given)
         # Every failure goes this way: tasks, expressions, conditions, a TERMINATE that says FAILED. [INV-11]
         undoable = self.blueprint.undoable if status in (WorkflowStatus.FAILED, WorkflowStatus.TIMED_OUT) else None
         self.end = EndRun(status, {} if result is None else result, reason, failed_refs, failure, undoable)
         raise RunEnded
+
+    def _complaint(self, result: Any) -> str | None:
+        schema = self.blueprint.gives
+        return schema.complaint({} if result is None else result, "output") if schema else None
 
     # Values
 

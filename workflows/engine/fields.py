@@ -19,7 +19,7 @@ NOTES = frozenset(
 WORKFLOW = frozenset(
     {"name", "version", "tasks", "inputParameters", "outputParameters", "inputTemplate", "variables", "failureWorkflow",
      "failureWorkflowVersion", "schemaVersion", "restartable", "timeoutSeconds", "timeoutPolicy", "rateLimitConfig",
-     "maxConcurrentTasks", "searchAttributes"}
+     "maxConcurrentTasks", "searchAttributes", "inputSchema", "outputSchema", "enforceSchema"}
 )  # fmt: skip
 """Fields of a workflow that do something."""
 TASK = frozenset(
@@ -31,7 +31,8 @@ TASK_DEFINITION = frozenset(
     {"name", "retryCount", "retryLogic", "retryDelaySeconds", "backoffScaleFactor", "maxRetryDelaySeconds",
      "backoffJitterMs", "timeoutSeconds", "timeoutPolicy", "totalTimeoutSeconds", "pollTimeoutSeconds",
      "responseTimeoutSeconds", "inputTemplate", "concurrentExecLimit", "rateLimitPerFrequency",
-     "rateLimitFrequencyInSeconds", "semaphores", "inputKeys", "outputKeys"}
+     "rateLimitFrequencyInSeconds", "semaphores", "inputKeys", "outputKeys", "inputSchema", "outputSchema",
+     "enforceSchema"}
 )  # fmt: skip
 """Fields of a task definition that do something; the keys inform people."""
 _JOIN = frozenset({"joinOn", "joinMode"})
@@ -57,8 +58,8 @@ _REFUSED = {
     "workflowStatusListenerEnabled": "a workflow has no status listener; follow its history instead",
     "workflowStatusListenerSink": "a workflow has no status listener; follow its history instead",
     "maskedFields": "nothing is masked by name; keep what is secret in a secret",
-    "inputSchema": "schemas are not enforced",
-    "outputSchema": "schemas are not enforced",
+    "inputSchema": "a schema stands in the task definition",
+    "outputSchema": "a schema stands in the task definition",
     "cacheKey": "results are not cached",
     "isolationGroupId": "run workers of their own for a domain instead, by taskToDomain",
     "executionNameSpace": "run workers of their own for a domain instead, by taskToDomain",
@@ -68,7 +69,7 @@ _REFUSED = {
     "inputExpression": "write expressions into inputParameters",
 }
 _HARMLESS = frozenset({"callbackFromWorker", "enforceSchema", "taskStatusListenerEnabled"})
-"""True by default in clients' models; enforceSchema means nothing without a schema, which is refused here."""
+"""True by default in clients' models; enforceSchema means nothing in a task, whose schemas stand in its definition."""
 
 
 def unknown_in_workflow(definition: dict[str, Any]) -> Iterator[Problem]:

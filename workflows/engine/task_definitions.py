@@ -6,6 +6,7 @@ from typing import Any
 
 from workflows.engine.fields import unknown_in_task_definition
 from workflows.engine.problems import MOST, Problem
+from workflows.engine.schemas import check_schemas
 
 _TASK_DEFINITION_NUMBERS = {
     "retryCount": 0, "retryDelaySeconds": 0, "timeoutSeconds": 0, "totalTimeoutSeconds": 0, "pollTimeoutSeconds": 0,
@@ -32,6 +33,7 @@ def validate_task_definition(definition: dict[str, Any]) -> list[Problem]:
             problems.append(Problem(name, f"expected one of {', '.join(words)}, got {definition[name]!r}"))
     problems += unknown_in_task_definition(definition)
     problems += _semaphores(definition.get("semaphores"))
+    problems += check_schemas(definition, enforced=False)
     if not problems:
         timeout, response = definition.get("timeoutSeconds") or 0, definition.get("responseTimeoutSeconds") or 0
         # An hour is what clients send for "not said"; the time-out comes first then.

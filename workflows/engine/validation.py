@@ -9,6 +9,7 @@ from workflows.engine.checks import CHECKS, Place
 from workflows.engine.fields import unknown_in_task, unknown_in_workflow
 from workflows.engine.problems import MOST, ROOTS, Problem, references
 from workflows.engine.rate_keys import validate_limits
+from workflows.engine.schemas import check_schemas
 from workflows.engine.task_definitions import validate_task_definition
 
 __all__ = ["Problem", "validate", "validate_task_definition"]
@@ -36,6 +37,7 @@ def validate(definition: Any) -> list[Problem]:
     if policy not in (None, "TIME_OUT_WF", "ALERT_ONLY"):
         problems.append(Problem("timeoutPolicy", f"expected TIME_OUT_WF or ALERT_ONLY, got {policy!r}"))
     problems += validate_limits(definition)
+    problems += check_schemas(definition, enforced=True)
     tasks = definition.get("tasks")
     if not isinstance(tasks, list) or not tasks:
         return [*problems, Problem("tasks", "WorkflowTask list cannot be empty")]
@@ -55,6 +57,7 @@ _WORKFLOW_SHAPES: dict[str, tuple[type, ...]] = {
     "timeoutSeconds": (int,),
     "schemaVersion": (int,),
     "restartable": (bool,),
+    "enforceSchema": (bool,),
     "description": (str,),
     "failureWorkflow": (str,),
     "ownerEmail": (str,),

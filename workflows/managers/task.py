@@ -197,10 +197,10 @@ class TaskManager(VerbManager):
         return [EndedTask(*row) for row in rows]
 
     @requires_transaction
-    def restate(self, rows: Sequence[tuple[UUID, UUID, str]]) -> None:
-        """Give consumed tasks (run, task, status) the status their pass decided."""
-        data = [{"workflow_id": w, "id": t, "status": s} for w, t, s in rows]
-        _SQL.restate.send(rows=json.dumps(data), workflow_ids=list({w for w, _, _ in rows}))
+    def restate(self, rows: Sequence[tuple[UUID, UUID, str, str | None]]) -> None:
+        """Give consumed tasks (run, task, status, reason) the status their pass decided."""
+        data = [{"workflow_id": w, "id": t, "status": s, "reason": r} for w, t, s, r in rows]
+        _SQL.restate.send(rows=json.dumps(data), workflow_ids=list({row[0] for row in rows}))
 
     @requires_transaction
     def update_open(self, rows: Sequence[dict[str, Any]]) -> None:

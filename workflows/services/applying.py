@@ -40,7 +40,7 @@ def apply_decisions(decided: Sequence[Decided]) -> set[UUID]:
     """Write the decisions of a batch; returns the runs that need one more pass. [INV-3, INV-6a, INV-8]"""
     made: list[NewTask] = []
     ended: list[TaskEnd] = []
-    restated: list[tuple[UUID, UUID, str]] = []
+    restated: list[tuple[UUID, UUID, str, str | None]] = []
     updated: list[dict[str, Any]] = []
     consumed: list[tuple[UUID, UUID]] = []
     alerts: list[NewEvent] = []
@@ -99,13 +99,13 @@ def _sort_update(
     command: UpdateTask,
     already_ended: bool,
     ended: list[TaskEnd],
-    restated: list[tuple[UUID, UUID, str]],
+    restated: list[tuple[UUID, UUID, str, str | None]],
     updated: list[dict[str, Any]],
 ) -> None:
     """An update of a task that ended before restates it; of an open one, ends it or keeps its books."""
     status = TaskStatus(command.status)
     if already_ended:
-        restated.append((workflow_id, command.id, status))
+        restated.append((workflow_id, command.id, status, command.reason))
     elif status.terminal:
         ended.append(
             TaskEnd(

@@ -27,7 +27,7 @@ from workflows.models import Admission, DecideQueue, Execution, HistoryEvent, Id
 from workflows.services import admission
 from workflows.services.deadlines import arm_deadline
 from workflows.services.definitions import check
-from workflows.services.revisions import resolve_revision
+from workflows.services.revisions import blueprint_for, resolve_revision
 
 STRATEGIES = ("FAIL", "RETURN_EXISTING", "FAIL_ON_RUNNING")
 USER = "user"
@@ -154,6 +154,8 @@ def _insert(request: StartRequest, workflow_id: UUID, *, owned: bool) -> None:
     """The limits, the gate, the run, its first event and its deadline, in lock order."""
     revision_id, definition = resolve_revision(request.namespace, request.name, request.version, request.definition)
     given = {**(definition.get("inputTemplate") or {}), **request.input}
+    if definition.get("inputSchema"):
+        _check_input(revision_id, given)
     place = admission.apply(
         admission.Applicant(
             workflow_id,
@@ -193,6 +195,14 @@ def _insert(request: StartRequest, workflow_id: UUID, *, owned: bool) -> None:
         arm_deadline(request.namespace, workflow_id, definition)
     HistoryEvent.sql.append([NewEvent(workflow_id, "workflow.started", event)])
     hint(DECIDE if run.admitted else ADMISSION)
+
+
+def _check_input(revision_id: UUID, given: dict[str, Any]) -> None:
+    """Refuse an input that violates its schema; it is what the run would see, templates filled in."""
+    schema = blueprint_for([revision_id])[revision_id].takes
+    problems = schema.violations(given) if schema else []
+    if problems:
+        raise Invalid(problems=[(f"input.{path}" if path else "input", said) for path, said in problems])
 
 
 def _known(request: StartRequest, definition: dict[str, Any], workflow_id: UUID) -> dict[str, Any]:

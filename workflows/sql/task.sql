@@ -97,10 +97,11 @@ RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.status, t.sub_wo
 
 -- name: restate
 -- lock: TASK
--- An optional failure becomes COMPLETED_WITH_ERRORS in the pass that consumes it; only an evaluation does this.
+-- An optional failure becomes COMPLETED_WITH_ERRORS, and a result that violates its schema FAILED, in the pass that
+-- consumes it; only an evaluation does this.
 UPDATE workflows_task t
-   SET status = r.status, consumed = true, updated_at = now()
-  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, status text)
+   SET status = r.status, reason = COALESCE(r.reason, t.reason), consumed = true, updated_at = now()
+  FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, status text, reason text)
  WHERE t.workflow_id = r.workflow_id AND t.id = r.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
 
 -- name: update_open

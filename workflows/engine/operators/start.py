@@ -50,6 +50,9 @@ class Start:
             said = {key: value for key, value in given.items() if value is not None or key not in template}
             given = {**template, **said}
         self.given = given
+        wrong = self.node.takes.complaint(given, "input") if self.node.takes else None
+        if wrong:
+            raise TaskError(wrong)
         return given
 
     def initial_delay(self) -> float:
