@@ -43,14 +43,16 @@ _PRELUDE = """
   for (const key of Reflect.ownKeys(globalThis)) if (key !== 'globalThis') freeze(globalThis[key]);
   freeze((function* () {}).constructor); freeze((async () => {}).constructor);
   const stringify = JSON.stringify, parse = JSON.parse, evaluate = (0, eval), F = Function;
+  // Not `+`: what that makes of long texts is a rope, which our binding cannot read.
+  const joined = (mark, text) => [mark, text].join('');
   const out = (value) => {
     if (value && typeof value.then === 'function') throw new TypeError('a script cannot be asynchronous');
     const text = stringify(value === undefined ? null : value);
     if (text === undefined) throw new TypeError(`a ${typeof value} is not a result`);
-    return '=' + text;
+    return joined('=', text);
   };
   const guarded = (body) => (source, scope) => {
-    try { return out(body(source, scope)); } catch (error) { return '!' + error; }
+    try { return out(body(source, scope)); } catch (error) { return joined('!', `${error}`); }
   };
   const evaluated = (source, scope) => new F('$', '__source', 'return eval(__source)')(parse(scope), source);
   const called = (source, scope) => new F('$', source)(parse(scope));

@@ -98,6 +98,14 @@ def test_a_hostile_script_ends_within_its_limits_and_the_next_one_works(source: 
     assert evaluate_script("$.n + [1, 2].map(x => x * 2).length", {"n": 1}) == 3
 
 
+@pytest.mark.parametrize("length", [500, 600, 10_000, 1_000_000])
+def test_a_long_text_comes_back_whole(length: int) -> None:
+    assert evaluate_script("$.x + $.x", {"x": "y" * length}) == "y" * 2 * length
+    with pytest.raises(ScriptError) as caught:
+        evaluate_script("throw $.x + $.x", {"x": "y" * length})
+    assert str(caught.value) == "y" * 500
+
+
 @pytest.mark.parametrize("name", ["process", "require", "std", "os", "Deno", "console", "setTimeout", "Atomics"])
 def test_a_script_sees_nothing_of_its_host(name: str) -> None:
     assert evaluate_script(f"typeof {name}", {}) == "undefined"
