@@ -52,7 +52,12 @@ class Conf:
     OUTBOX_MAX_ATTEMPTS: int = 10
     SCRIPT_SECONDS: float = 1.0
     SCRIPT_BYTES: int = 32 * 1024 * 1024
-    PAYLOAD_MAX_BYTES: int = 10 * 1024 * 1024
+    TASK_PAYLOAD_MAX_BYTES: int = 10 * 1024 * 1024
+    """A task whose input or output is larger fails for good, and neither is stored."""
+    WORKFLOW_PAYLOAD_MAX_BYTES: int = 10 * 1024 * 1024
+    """A start whose input is larger is refused; a run whose output is larger fails without it."""
+    VARIABLES_MAX_BYTES: int = 256 * 1024
+    """What a run's variables may take: every pass reads them."""
     SEARCH_SECONDS: float = 10.0
     """A search that looks longer is stopped and refused."""
     STUCK_SECONDS: float = 300.0

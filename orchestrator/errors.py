@@ -39,6 +39,12 @@ class Invalid(OstinatoError):
         super().__init__(message, **fields)
 
 
+class TooLarge(Invalid):
+    """A payload over its limit."""
+
+    code = "TOO_LARGE"
+
+
 class Conflict(OstinatoError):
     code = "CONFLICT"
 

@@ -9,7 +9,7 @@ from orchestrator.errors import Invalid, LimitExceeded, NotFound
 from outbox.managers import ClaimedEvent
 from outbox.services import relay
 from workflows.services import children, events
-from workflows.services.starting import StartRequest, start
+from workflows.services.starting import FAILURE, StartRequest, start
 
 
 def start_child(event: ClaimedEvent) -> None:
@@ -45,7 +45,7 @@ def start_failure_workflow(event: ClaimedEvent) -> None:
     }
     payload = {**payload, "input": {**(payload["input"] or {}), **extra}}
     key = f"{payload['failed_workflow_id']}:{payload['workflow_id']}"
-    start(_request(event, payload["workflow_id"], "failure", key, payload))
+    start(_request(event, payload["workflow_id"], FAILURE, key, payload))
 
 
 def terminate(event: ClaimedEvent) -> None:

@@ -16,6 +16,7 @@ from orchestrator.db.sql import batch
 from orchestrator.db.transactions import requires_transaction
 from outbox.managers import NewOutboxEvent
 from outbox.models import OutboxEvent
+from workflows import payloads
 from workflows.engine.commands import ScheduleTask
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution, RunEnd
@@ -196,6 +197,10 @@ def _report_to_parents(ends: Sequence[Ending]) -> None:
             "subWorkflowId": str(run.id),
             **(end.output if isinstance(end.output, dict) else {"result": end.output}),
         }
+        wrong = payloads.excess("task output", output)
+        if wrong:
+            status, output = TaskStatus.FAILED_WITH_TERMINAL_ERROR, {"subWorkflowId": str(run.id)}
+            reason = f"{wrong}; {reason}" if reason else wrong
         reports.append(
             TaskEnd(run.parent_task_id, run.parent_workflow_id, status, output, reason, cause="SUB_WORKFLOW")
         )

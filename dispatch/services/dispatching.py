@@ -26,6 +26,7 @@ from orchestrator.db.hints import DECIDE, QUEUE, hint
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import LeaseLost, NotFound
 from orchestrator.services.secrets import Masker
+from workflows import payloads
 from workflows.engine.state import TaskStatus
 from workflows.managers.history import NewEvent
 from workflows.managers.task import FoundTask, TaskEnd
@@ -115,7 +116,7 @@ def _turns(reports: Sequence[TaskReport]) -> list[list[int]]:
 
 def _apply(reports: Sequence[TaskReport]) -> list[ReportOutcome]:
     found = _find(reports)
-    reports = _masked(reports, found)
+    reports = [_kept(one) for one in _masked(reports, found)]
     runs = {task.workflow_id for task in found.values()}
     with transaction():
         if any(_ends(r) for r in reports):
@@ -159,6 +160,15 @@ def _without(masker: Masker, r: TaskReport) -> TaskReport:
         reason=None if r.reason is None else masker.text(r.reason),
         logs=tuple((masker.text(line), at) for line, at in r.logs),
     )
+
+
+def _kept(r: TaskReport) -> TaskReport:
+    """The report, or the final failure of an attempt whose output cannot be kept: another one would not help."""
+    wrong = None if r.extend else payloads.excess("task output", r.output)
+    if not wrong:
+        return r
+    reason = f"{wrong}; {r.reason}" if r.reason else wrong
+    return replace(r, status="FAILED_WITH_TERMINAL_ERROR", output=None, reason=reason, callback_seconds=0)
 
 
 def _ends(report_: TaskReport) -> bool:

@@ -27,7 +27,7 @@ _ERRORS = {
     "404": "No such object, or one of another namespace.",
     "405": "The path does not know the method.",
     "409": "The object's present state forbids it, or it exists already.",
-    "413": "The body is too large.",
+    "413": "The body, or a payload in it, is too large.",
     "422": "The idempotency key was used with another request.",
     "429": "Too much; `Retry-After` says when to try again.",
 }

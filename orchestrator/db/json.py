@@ -25,6 +25,12 @@ def dumps(value: Any) -> str:
     return text
 
 
+def size(value: Any) -> int:
+    """Bytes of a value's JSON; raises Invalid for what PostgreSQL cannot store."""
+    text = dumps(value)
+    return len(text) if text.isascii() else len(text.encode())
+
+
 def _slow_dumps(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_unknown)

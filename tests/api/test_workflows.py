@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.api.client import UNKNOWN, Caller, demo_api  # noqa: F401  (a fixture)
-from tests.flows import simple, unique
+from tests.flows import register, simple, unique
 
 
 @pytest.fixture
@@ -160,3 +160,15 @@ def test_a_task_is_cancelled_by_its_reference(api: Caller, name: str) -> None:
     found = api.json("get", f"workflow/{run}")
     assert (found["status"], found["tasks"][0]["status"]) == ("TERMINATED", "CANCELED")
     assert found["tasks"][0]["reasonForIncompletion"] == "enough"
+
+
+def test_an_input_over_the_limit_is_answered_with_413_and_starts_nothing(api: Caller, settings: Any) -> None:
+    settings.OSTINATO = {**settings.OSTINATO, "WORKFLOW_PAYLOAD_MAX_BYTES": 100}
+    name = register(simple("a"))
+    (problem,) = api.refused("post", f"workflow/{name}", {"k": "x" * 100}, status=413)["validationErrors"]
+    assert problem == {
+        "path": "input",
+        "message": "The workflow input of 108 bytes is over the limit of 100 bytes",
+    }
+    assert api.json("get", f"workflow/running/{name}") == []
+    api.text("post", f"workflow/{name}", {"k": "x" * 92})

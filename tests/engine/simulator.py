@@ -13,6 +13,7 @@ from uuid import UUID
 
 import quickjs
 
+from workflows import payloads
 from workflows.engine import compensation
 from workflows.engine.blueprint import compile
 from workflows.engine.commands import Decision, EndRun, ScheduleTask, UpdateTask
@@ -68,7 +69,7 @@ class Run:
             extra = [self._newest(ref) for ref in loaded]
             extra += [t for t in self.tasks.values() if t.iteration in around and t.status.terminal]
             rows = {t.id: t for t in [*frontier, *(t for t in extra if t)]}
-            state = State(self.view, tuple(rows.values()), loaded, self.now, {}, self.new_id, originals)
+            state = State(self.view, tuple(rows.values()), loaded, self.now, {}, self.new_id, originals, payloads.excess)
             decision = decide(self.blueprint, state, evaluate)
             if decision.original_after is not None:
                 after = decision.original_after

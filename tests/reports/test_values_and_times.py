@@ -11,7 +11,7 @@ from orchestrator.errors import LeaseLost
 from tests import flows
 from tests.reports.story import Story, inline, of, switch
 from tests.support import eventually
-from workflows.models import HistoryEvent
+from workflows.models import Execution, HistoryEvent
 from workflows.services import definitions, timers
 
 pytestmark = pytest.mark.usefixtures("committed")
@@ -31,6 +31,32 @@ def expire(story: Story) -> None:
     """Wait for the next deadline of the story and fire it."""
     eventually(lambda: timers.fire_next_batch() > 0)
     story.rest()
+
+
+@pytest.mark.parametrize("what", ["task", "workflow"])
+def test_b069_an_output_over_the_limit_ends_its_run(client: Any, settings: Any, what: str) -> None:
+    limit = 10 * 1024 * 1024
+    settings.OSTINATO = {**settings.OSTINATO, "DEMO_OPEN": True}
+    cleanup = flows.register(of("WAIT", "w"))
+    doubled = {"twice": ["${a.output.r}", "${a.output.r}"]}
+    story = Story(
+        simple("a"), outputParameters=doubled if what == "workflow" else {}, failureWorkflow=cleanup,
+        policies={"a": {"retryCount": 3}},
+    )  # fmt: skip
+    (task,) = story.poll("a")
+    sent = {"r": "x" * (11 if what == "task" else 9) * 1024 * 1024}
+    body = {"taskId": task.id, "workflowInstanceId": story.run, "status": "COMPLETED", "workerId": "w", "outputData": sent}
+    assert client.post("/api/tasks", body, "application/json").status_code == 200
+    story.rest()
+    ended, (row,) = story.execution(), story.rows("a")
+    assert (ended.status, Execution.objects.filter(name=cleanup).count()) == ("FAILED", 1)
+    if what == "task":
+        said = f"The task output of {len(sent['r']) + 8} bytes is over the limit of {limit} bytes"
+        assert (row.status, row.reason, row.output) == ("FAILED_WITH_TERMINAL_ERROR", said, None)
+    else:
+        assert (row.status, set(ended.output)) == ("COMPLETED", {"conductor.failure_workflow"})
+        assert f"is over the limit of {limit} bytes" in str(ended.reason)
+    assert story.poll("a") == []
 
 
 def test_b070_a_result_with_characters_that_cannot_be_stored_ends_its_run(client: Any, settings: Any) -> None:

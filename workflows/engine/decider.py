@@ -130,7 +130,9 @@ class Pass:
         return self.book.open_row(ref, iteration)
 
     def draft(self, node: Node, iteration: str, status: TaskStatus, attempt: int = 0, **fields: Any) -> Row:
-        """A new row of this pass; one that is settled here is born consumed."""
+        """A new row of this pass; one that is settled here is born consumed. Raises TaskError for payloads over a limit."""
+        self.require("task input", fields.get("input"))
+        self.require("task output", fields.get("output"))
         id_ = fields.pop("id", None) or self.state.new_id()
         row = Row(id_, node.ref, iteration, attempt, node.name, node.type, status, fields.pop("input", {}), **fields)
         if node.dynamic:
@@ -143,6 +145,23 @@ class Pass:
         if status.terminal:
             self.last = row
         return row
+
+    def require(self, what: str, value: Any) -> None:
+        """Raise TaskError for a value that is too large to be kept."""
+        wrong = self.state.excess(what, value)
+        if wrong:
+            raise TaskError(wrong)
+
+    def put_out(self, node: Node, row: Row, output: Any) -> bool:
+        """Give an open operator its output; one over the limit fails the task instead, and False is returned."""
+        wrong = self.state.excess("task output", output)
+        row.changed = True
+        if wrong:
+            row.status, row.reason, row.consumed = TaskStatus.FAILED_WITH_TERMINAL_ERROR, wrong, True
+            self.fail(node, row)
+            return False
+        row.output = output
+        return True
 
     def node(self, row: Row) -> Node:
         """The node of a row; one made at run time carries its own definition. Ends the run when there is none."""
@@ -279,8 +298,11 @@ class Pass:
         if result is None and self.blueprint.definition.get("outputParameters"):
             result = output(self)
         wrong = self._complaint(result) if status == WorkflowStatus.COMPLETED else None
-        if wrong:
-            status, reason = WorkflowStatus.FAILED, wrong
+        too_large = self.state.excess("workflow output", result)
+        if wrong or too_large:
+            status = WorkflowStatus.FAILED if status == WorkflowStatus.COMPLETED else status
+            reason = "; ".join(said for said in (reason, too_large or wrong) if said)
+            result = None if too_large else result
         definition, given = self.blueprint.definition, self.state.workflow.input
         failure = None if status == WorkflowStatus.COMPLETED else failure_workflow(definition, given)
         # Every failure goes this way: tasks, expressions, conditions, a TERMINATE that says FAILED. [INV-11]

@@ -111,6 +111,14 @@ class WorkflowView:
     created_by: str | None
 
 
+Excess = Callable[[str, Any], str | None]
+"""(`task output` and the like, value) -> why the value is too large to be kept, or None."""
+
+
+def _anything(what: str, value: Any) -> str | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """Everything a pass may look at.
@@ -127,3 +135,4 @@ class State:
     env: dict[str, Any]
     new_id: Callable[[], UUID]
     originals: Mapping[UUID, TaskView | None] = field(default_factory=dict)
+    excess: Excess = _anything

@@ -20,6 +20,7 @@ from orchestrator.db.sql import batch
 from orchestrator.db.transactions import transaction
 from orchestrator.scripts import evaluate_script
 from orchestrator.services import environment
+from workflows import payloads
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.commands import Decision
 from workflows.engine.compensation import NEWEST, named, turns_around
@@ -285,6 +286,6 @@ class _Waiting:
         )
         state = State(
             workflow=view, tasks=self.tasks, loaded=self.loaded, now=run.now, env=self.env, new_id=new_id,
-            originals=self.originals,
+            originals=self.originals, excess=payloads.excess,
         )  # fmt: skip
         return decide(self.blueprint, state, evaluate_script)

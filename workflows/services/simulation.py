@@ -13,6 +13,7 @@ from orchestrator.db.transactions import transaction
 from orchestrator.errors import Invalid
 from orchestrator.scripts import evaluate_script
 from orchestrator.services import environment
+from workflows import payloads
 from workflows.engine import compensation
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.commands import Decision, EndRun, ScheduleTask, UpdateTask
@@ -102,7 +103,7 @@ class Simulation:
         originals: dict[UUID, TaskView | None] = {}
         while True:
             rows = tuple(self.tasks.values())
-            state = State(self.view, rows, loaded, self.now, self.env, new_id, originals)
+            state = State(self.view, rows, loaded, self.now, self.env, new_id, originals, payloads.excess)
             decision = decide(self.blueprint, state, evaluate_script)
             if decision.original_after is not None:
                 after = decision.original_after

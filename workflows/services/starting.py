@@ -19,6 +19,7 @@ from orchestrator.db.ids import new_id
 from orchestrator.db.sql import batch
 from orchestrator.db.transactions import in_transaction, joined, savepoint
 from orchestrator.errors import Conflict, IdempotencyMismatch, Invalid, StartInProgress
+from workflows import payloads
 from workflows.engine.attributes import extract
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.execution import NewExecution
@@ -31,6 +32,7 @@ from workflows.services.revisions import blueprint_for, resolve_revision
 
 STRATEGIES = ("FAIL", "RETURN_EXISTING", "FAIL_ON_RUNNING")
 USER = "user"
+FAILURE = "failure"
 MOST_VERSION = 2**31 - 1
 
 
@@ -154,6 +156,9 @@ def _insert(request: StartRequest, workflow_id: UUID, *, owned: bool) -> None:
     """The limits, the gate, the run, its first event and its deadline, in lock order."""
     revision_id, definition = resolve_revision(request.namespace, request.name, request.version, request.definition)
     given = {**(definition.get("inputTemplate") or {}), **request.input}
+    if request.scope != FAILURE:  # its input is that of the run that failed, which was let in, and why it failed
+        payloads.require("workflow input", given, "input")
+    payloads.require("workflow variables", definition.get("variables"), "workflowDef.variables")
     if definition.get("inputSchema"):
         _check_input(revision_id, given)
     place = admission.apply(

@@ -25,7 +25,9 @@ def exclusive_join(start: Start) -> None:
 def close_exclusive(pass_: Pass, join: Node, row: Row) -> None:
     """The task that was waited for has ended."""
     winner = _winner(pass_, join, row.iteration)
-    row.status, row.output, row.consumed, row.changed = TaskStatus.COMPLETED, _output(winner), True, True
+    if not pass_.put_out(join, row, _output(winner)):
+        return
+    row.status, row.consumed = TaskStatus.COMPLETED, True
     pass_.last = row
     if not pass_.put_off(row):
         pass_.finished(join, row.iteration)

@@ -56,11 +56,12 @@ def _close(pass_: Pass, join: Node, row: Row) -> None:
     if row.status.terminal:
         return
     joined = pass_.book.find_all(_joined_refs(join, row.input), join, row.iteration)
-    row.output = {ref: found.output or {} for ref, found in joined.items()}
+    if not pass_.put_out(join, row, {ref: found.output or {} for ref, found in joined.items()}):
+        return
     statuses = {found.status for found in joined.values()}
     bad = any(status == TaskStatus.COMPLETED_WITH_ERRORS or not status.successful for status in statuses)
     row.status = TaskStatus.COMPLETED_WITH_ERRORS if bad else TaskStatus.COMPLETED
-    row.consumed, row.changed = True, True
+    row.consumed = True
     pass_.last = row
     if not pass_.put_off(row):
         pass_.finished(join, row.iteration)

@@ -28,6 +28,7 @@ def do_while(start: Start) -> None:
     output: dict[str, Any] = {"iteration": 1}
     state: dict[str, Any] = {"iteration": 1}
     if items is not None:
+        pass_.require("task input", items)
         state["items"] = items
         output |= {"loopItem": items[0], "loopIndex": 0}
     start.row(TaskStatus.IN_PROGRESS, input=given, output=output, state=state)
@@ -61,7 +62,8 @@ def turn_ended(pass_: Pass, loop: Node, iteration: str) -> None:
     keep = (row.input or {}).get("keepLastN")
     if isinstance(keep, int) and keep > 0:
         output.pop(str(turn - keep), None)
-    row.output, row.changed = output, True
+    if not pass_.put_out(loop, row, output):
+        return
     items = row.state.get("items")
     try:
         again = _goes_on(pass_, loop, row, ran) and (items is None or turn < len(items))
@@ -77,9 +79,9 @@ def turn_ended(pass_: Pass, loop: Node, iteration: str) -> None:
             pass_.finished(loop, outer)
         return
     row.state = {**row.state, "iteration": turn + 1}
-    output["iteration"] = turn + 1
-    if items is not None:
-        output |= {"loopItem": items[turn], "loopIndex": turn}
+    item = {} if items is None else {"loopItem": items[turn], "loopIndex": turn}
+    if not pass_.put_out(loop, row, {**output, "iteration": turn + 1, **item}):
+        return
     pass_.enter(loop.blocks["loop"], _inner(outer, turn + 1))
 
 

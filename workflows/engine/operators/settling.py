@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from workflows.engine.operators.start import Start
 from workflows.engine.rows import TaskError
 from workflows.engine.state import TaskStatus, WorkflowStatus
-
-MAX_VARIABLES = 256 * 1024
-"""Characters of JSON that a run's variables may take: every pass reads them."""
 
 
 def noop(start: Start) -> None:
@@ -19,11 +14,9 @@ def noop(start: Start) -> None:
 def set_variable(start: Start) -> None:
     """Merge the inputs into the run's variables, visible to whatever comes next, in this pass too."""
     given = start.inputs()
-    size = len(json.dumps({**start.pass_.variables, **given}, default=str))
-    if size > MAX_VARIABLES:
-        raise TaskError(f"the workflow's variables would take {size} characters; at most {MAX_VARIABLES} are allowed")
+    start.pass_.require("workflow variables", {**start.pass_.variables, **given})
+    start.settle(input=given, output={})  # first: an input over the limit changes no variable
     start.pass_.set_variables(given)
-    start.settle(input=given, output={})
 
 
 def terminate(start: Start) -> None:

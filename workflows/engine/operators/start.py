@@ -81,7 +81,8 @@ class Start:
 
     def failed(self, reason: str) -> Row:
         """The row of a node that cannot be started, with the input as far as it was known."""
-        row = self.made or self.row(TaskStatus.FAILED_WITH_TERMINAL_ERROR, input=self.given or {})
+        given = {} if self.pass_.state.excess("task input", self.given) else self.given or {}
+        row = self.made or self.row(TaskStatus.FAILED_WITH_TERMINAL_ERROR, input=given)
         row.status, row.reason, row.consumed = TaskStatus.FAILED_WITH_TERMINAL_ERROR, reason, True
         row.timers, row.effects, row.schedule = (), (), {**row.schedule, "queue": None}
         return row

@@ -10,6 +10,7 @@ from uuid import UUID
 from orchestrator.db.ids import new_id
 from orchestrator.scripts import evaluate_script
 from orchestrator.services import environment
+from workflows import payloads
 from workflows.engine.attributes import extract
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.commands import Decision, ScheduleTask
@@ -86,6 +87,7 @@ def carry_out(run: LockedExecution, blueprint: Blueprint, plan: Plan, revise: Re
         now=run.now,
         env=environment.values([run.namespace]).get(run.namespace, {}),
         new_id=new_id,
+        excess=payloads.excess,
     )
     remade = Task.sql.read_tasks(run.id, [row.id for row in plan.remakes])
     while True:

@@ -9,6 +9,7 @@ from uuid import UUID
 from dispatch.models import QueuedTask
 from orchestrator.db.hints import QUEUE, hint
 from orchestrator.errors import Invalid
+from workflows import payloads
 from workflows.engine.proof import failure_workflow
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.execution import LockedExecution
@@ -119,6 +120,7 @@ def update_variables(
         if not isinstance(variables, dict):
             raise Invalid(problems=[("variables", f"expected an object, got {type(variables).__name__}")])
         require(run, "update_variables")
+        payloads.require("workflow variables", {**run.variables, **variables}, "variables")
         Execution.sql.set_variables(workflow_id, variables)
         note(workflow_id, "workflow.variables_updated", actor, keys=sorted(variables))
 

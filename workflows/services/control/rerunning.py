@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.errors import Invalid, NotFound
+from workflows import payloads
 from workflows.engine.blueprint import OPERATORS, Blueprint
 from workflows.engine.commands import Effect, ScheduleTask
 from workflows.managers.execution import LockedExecution
@@ -78,6 +79,9 @@ def rerun(
     Without a task it runs from its beginning. The task may belong to a child at any depth: the child is rerun and the
     runs above it are revived. Returns the id of the run that was rerun.
     """
+
+    payloads.require("task input", task_input, "taskInput")
+    payloads.require("workflow input", workflow_input, "workflowInput")
 
     def body() -> UUID:
         owner = workflow_id if task_id is None else _owner(namespace, workflow_id, task_id)

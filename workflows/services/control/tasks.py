@@ -9,6 +9,7 @@ from uuid import UUID
 from orchestrator.db.ids import new_id
 from orchestrator.errors import Invalid, NotFound
 from orchestrator.services.secrets import Masker
+from workflows import payloads
 from workflows.engine.blueprint import Node
 from workflows.engine.commands import ScheduleTask
 from workflows.engine.state import TaskStatus
@@ -61,6 +62,7 @@ def complete_task(
             views = Task.sql.read_tasks(run.id, [task.id])
             had = views[0].output if views else None
             merged = {**had, **given} if isinstance(had, dict) else given
+        payloads.require("task output", merged, "output")
         if status == "IN_PROGRESS":
             Task.sql.update_open([{"workflow_id": run.id, "id": task.id, "state": None, "output": merged}])
             return task.id
@@ -127,6 +129,9 @@ def skip_task(
     Inside a loop the present turn is meant. Raises NotFound for a reference that the definition does not have, and
     Invalid for tasks that never wait for anybody, such as a SWITCH.
     """
+
+    payloads.require("task input", input, "taskInput")
+    payloads.require("task output", output, "taskOutput")
 
     def body(run: LockedExecution) -> UUID:
         require(run, "skip_task")
