@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularSwaggerView
 
 from orchestrator.api import keys, openapi  # noqa: F401  (registers itself)
 from orchestrator.system import Health, Version
@@ -21,7 +21,6 @@ urlpatterns = [
     path("api/keys", keys.Keys.as_view()),
     path("api/keys/<str:key_id>", keys.Key.as_view()),
     path("api/keys/<str:key_id>/rotate", keys.RotateKey.as_view()),
-    path("api/schema", SpectacularAPIView.as_view(authentication_classes=[], permission_classes=[]), name="schema"),
     path(
         "api/docs",
         SpectacularSwaggerView.as_view(url_name="schema", authentication_classes=[], permission_classes=[]),

@@ -20,7 +20,17 @@ from django.utils.safestring import SafeString
 from orchestrator.admin import ChoiceFilter, EngineAdmin
 from orchestrator.errors import OstinatoError
 from workflows.engine.state import TaskStatus, WorkflowStatus
-from workflows.models import Admission, DecideQueue, Execution, Quota, Task, TaskDefinition, Timer, WorkflowDefinition
+from workflows.models import (
+    Admission,
+    DecideQueue,
+    Execution,
+    PayloadSchema,
+    Quota,
+    Task,
+    TaskDefinition,
+    Timer,
+    WorkflowDefinition,
+)
 from workflows.services.control import nudge
 from workflows.services.operating import ACTIONS, BUTTONS, perform, skippable
 from workflows.services.quarantine import release_timer
@@ -59,6 +69,16 @@ class TaskDefinitionAdmin(EngineAdmin):
 
     list_display = ("name", "namespace", "updated_at")
     ordering = ("namespace", "name")
+    search_names = ("name", "name__startswith", "namespace")
+    search_help_text = "Id, or the beginning of a name, or a namespace"
+
+
+@admin.register(PayloadSchema)
+class PayloadSchemaAdmin(EngineAdmin):
+    """JSON Schemas that definitions name."""
+
+    list_display = ("name", "version", "namespace", "created_at", "created_by")
+    ordering = ("namespace", "name", "-version")
     search_names = ("name", "name__startswith", "namespace")
     search_help_text = "Id, or the beginning of a name, or a namespace"
 

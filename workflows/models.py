@@ -14,6 +14,7 @@ from workflows.managers.definition import DefinitionManager, RevisionManager, Ta
 from workflows.managers.execution import ExecutionManager
 from workflows.managers.history import HistoryManager
 from workflows.managers.idempotency import IdempotencyManager
+from workflows.managers.payload_schema import PayloadSchemaManager
 from workflows.managers.schedule import ScheduleManager, ScheduleRunManager
 from workflows.managers.task import TaskManager
 from workflows.managers.task_log import TaskLogManager
@@ -60,6 +61,28 @@ class TaskDefinition(EngineModel):
 
     def __str__(self) -> str:
         return self.name
+
+
+class PayloadSchema(EngineModel):
+    """A version of a JSON Schema that definitions may name; never changed."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    namespace = models.TextField()
+    name = models.TextField()
+    version = models.IntegerField()
+    data = models.JSONField()
+    created_at = models.DateTimeField()
+    created_by = models.TextField(null=True)
+
+    sql = PayloadSchemaManager()
+
+    class Meta(EngineModel.Meta):
+        constraints = [
+            models.UniqueConstraint(fields=["namespace", "name", "version"], name="workflows_payloadschema_key")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} v{self.version}"
 
 
 class Revision(EngineModel):

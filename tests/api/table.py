@@ -57,7 +57,7 @@ DEVIATIONS = {
     "get,environment": "variables set by the API, never those of the process",
     "get,queue/": "a message ends its task at once, so there are no queues behind the names",
     "get,queue/size": "always 0, see `queue/`",
-    "get,schema": "this document; schemas of payloads have paths of their own",
+    "get,schema": "the OpenAPI document; `GET schemas` lists schemas of payloads",
     "get,scheduler/schedules/X": "404 for an unknown one, where OSS may answer empty",
     "get,scheduler/schedules/X/pause": "refused to browsers",
     "get,scheduler/schedules/X/resume": "refused to browsers",

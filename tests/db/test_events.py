@@ -92,7 +92,7 @@ def test_a_task_that_is_complete_elsewhere_stays_open_and_tells_once() -> None:
 
 def test_a_sink_that_nobody_serves_is_refused_or_fails_its_task() -> None:
     for sink, said in (("sqs:orders", "conductor"), ("", "needs a sink"), (5, "needs a sink")):
-        (problem,) = definitions.check({"name": "x", "version": 1, "tasks": [emit(sink=sink)]})  # type: ignore[arg-type]
+        (problem,) = definitions.check(flows.NAMESPACE, {"name": "x", "version": 1, "tasks": [emit(sink=sink)]})  # type: ignore[arg-type]
         assert problem[0] == "tasks[0].sink"
         assert said in problem[1]
     run = flows.start(flows.register(emit(sink="${workflow.input.m}")), {"m": "kafka:x"})

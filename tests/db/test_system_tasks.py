@@ -136,7 +136,7 @@ def test_another_namespaces_run_is_not_found() -> None:
 
     definition = {"name": "peek", "tasks": [node("GET_WORKFLOW", "g", id=str(other)), node("NOOP", "z")]}
     run = starting.start(starting.StartRequest("peek", namespace=f"other{new_id().hex[-6:]}", definition=definition))
-    assert definitions.check(definition) == []
+    assert definitions.check(flows.NAMESPACE, definition) == []
     assert work() == ["FAILED_WITH_TERMINAL_ERROR"]
     assert "No such workflow" in (task_of(run, "g").reason or "")
 

@@ -239,7 +239,7 @@ def test_a_run_hands_out_no_more_tasks_than_it_may_and_drops_none() -> None:
 )  # fmt: skip
 def test_a_limit_that_means_nothing_is_refused(fields: dict[str, Any], path: str) -> None:
     definition = {"name": flows.unique("flow"), "version": 1, "tasks": [flows.simple("a")], **fields}
-    assert [problem[0] for problem in definitions.check(definition)] == [path]
+    assert [problem[0] for problem in definitions.check(flows.NAMESPACE, definition)] == [path]
 
 
 @pytest.mark.parametrize("most", [-1, "3", True, 2**31, 1.5])

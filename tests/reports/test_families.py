@@ -159,7 +159,7 @@ def test_b064_terminate_ends_a_run_as_it_says(in_a_loop: bool) -> None:
     ended = story.execution()
     assert (ended.status, ended.reason, ended.output) == ("TERMINATED", "stop", {"x": 1})
     unknown = {"name": "x", "version": 1, "tasks": [terminating("PERHAPS")]}
-    assert [path for path, _ in definitions.check(unknown)] == ["tasks[0].inputParameters.terminationStatus"]
+    assert [path for path, _ in definitions.check(flows.NAMESPACE, unknown)] == ["tasks[0].inputParameters.terminationStatus"]
 
 
 def test_b065_a_terminate_that_fails_starts_the_failure_workflow() -> None:

@@ -167,7 +167,8 @@ def test_b108_keys_may_hold_blanks_dots_and_any_letter(present: bool) -> None:
 
 def test_b110_odd_dollars_are_refused_at_registration_or_kept() -> None:
     def problems(text: str) -> list[tuple[str, str]]:
-        return definitions.check({"name": "f", "version": 1, "tasks": [simple("x", inputParameters={"a": text})]})
+        definition = {"name": "f", "version": 1, "tasks": [simple("x", inputParameters={"a": text})]}
+        return definitions.check(flows.NAMESPACE, definition)
 
     for text in ("${}", "${ }", "${unclosed"):
         assert [path for path, _ in problems(text)] == ["tasks[0].inputParameters.a"], text

@@ -59,7 +59,7 @@ class ValidateDefinition(View):
 
     @extend_schema(operation_id="validate_workflow", request=OBJECT, responses=EMPTY)
     def post(self, request: Request) -> HttpResponse:
-        problems = definitions.check(request.data)
+        problems = definitions.check(self.who.namespace, request.data)
         if problems:
             raise Invalid(problems=problems)
         return empty()

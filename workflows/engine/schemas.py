@@ -56,17 +56,27 @@ def check_schemas(holder: dict[str, Any], *, enforced: bool) -> Iterator[Problem
             continue
         if not isinstance(schema, dict):
             yield Problem(field, f"expected an object with type JSON and data, got {type(schema).__name__}")
-        elif schema.get("type", "JSON") != "JSON":
-            yield Problem(f"{field}.type", f"expected JSON, got {schema['type']!r:.40}")
-        elif not (enforced if given is None else given):
-            continue  # kept for people
-        elif not isinstance(schema.get("data"), dict) or not schema["data"]:
-            yield Problem(f"{field}.data", "expected a JSON Schema; without one enforceSchema must be false")
-        else:
-            try:
-                Schema(schema["data"])
-            except ValueError as error:
-                yield Problem(f"{field}.data", f"expected a JSON Schema: {error}")
+        elif not only_named(schema) and ((enforced if given is None else given) or schema.get("type", "JSON") != "JSON"):
+            for problem in schema_problems(schema):  # one that is not enforced is kept for people
+                yield Problem(f"{field}.{problem.path}", problem.message)
+
+
+def only_named(schema: Any) -> bool:
+    """Whether a schema is the name of a registered one, without its text."""
+    return isinstance(schema, dict) and isinstance(schema.get("name"), str) and schema.get("data") is None
+
+
+def schema_problems(schema: dict[str, Any]) -> Iterator[Problem]:
+    """What is wrong with a schema: its type, or its text in `data`."""
+    if schema.get("type", "JSON") != "JSON":
+        yield Problem("type", f"expected JSON, got {schema['type']!r:.40}")
+    elif not isinstance(schema.get("data"), dict) or not schema["data"]:
+        yield Problem("data", "expected a JSON Schema, or the name of a registered one")
+    else:
+        try:
+            Schema(schema["data"])
+        except ValueError as error:
+            yield Problem("data", f"expected a JSON Schema: {error}")
 
 
 def _nowhere(uri: str) -> Any:

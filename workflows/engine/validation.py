@@ -9,7 +9,7 @@ from workflows.engine.checks import CHECKS, Place
 from workflows.engine.fields import unknown_in_task, unknown_in_workflow
 from workflows.engine.problems import MOST, ROOTS, Problem, references
 from workflows.engine.rate_keys import validate_limits
-from workflows.engine.schemas import check_schemas
+from workflows.engine.schemas import FIELDS, check_schemas, only_named
 from workflows.engine.task_definitions import validate_task_definition
 
 __all__ = ["Problem", "validate", "validate_task_definition"]
@@ -128,6 +128,9 @@ class _Walker:
     def inline(self, definition: dict[str, Any], path: str) -> None:
         """Check a definition inside this one, which has refs of its own."""
         self.problems += [Problem(f"{path}.{problem.path}", problem.message) for problem in validate(definition)]
+        for field in FIELDS:
+            if isinstance(definition, dict) and only_named(definition.get(field)):
+                self.add(f"{path}.{field}.data", "a definition inside another brings the text of its schemas")
 
     def task(self, task: dict[str, Any], place: Place) -> None:
         path = place.path

@@ -15,14 +15,16 @@ from workflows.engine.attributes import attribute_problems
 from workflows.engine.validation import validate, validate_task_definition
 from workflows.managers.definition import StoredDefinition, StoredTaskDefinition
 from workflows.models import TaskDefinition, WorkflowDefinition
+from workflows.services.payload_schemas import filled_in
 from workflows.services.revisions import missing
 
 
-def check(definition: Any) -> list[tuple[str, str]]:
+def check(namespace: str, definition: Any) -> list[tuple[str, str]]:
     """The problems of a definition as (path, message); nothing is stored."""
     if not isinstance(definition, dict):
         return [("", f"a workflow definition must be an object, not {type(definition).__name__}")]
-    problems = [(problem.path, problem.message) for problem in [*validate(definition), *attribute_problems(definition)]]
+    definition, problems = filled_in(namespace, definition)
+    problems += [(problem.path, problem.message) for problem in [*validate(definition), *attribute_problems(definition)]]
     if conf().REQUIRE_OWNER_EMAIL and not definition.get("ownerEmail"):
         problems.append(("ownerEmail", "ownerEmail cannot be empty"))
     return problems
@@ -30,9 +32,10 @@ def check(definition: Any) -> list[tuple[str, str]]:
 
 def register(namespace: str, definition: Any, *, overwrite: bool, created_by: str | None = None) -> StoredDefinition:
     """Register a version; raises Invalid with positions, or Conflict when it exists and `overwrite` is off."""
-    problems = check(definition)
+    problems = check(namespace, definition)
     if problems:
         raise Invalid(problems=problems)
+    definition, _ = filled_in(namespace, definition)
     name, version = definition["name"], definition.get("version") or 1
     complete = {"schemaVersion": 2, **definition, "version": version, "tasks": [_typed(t) for t in definition["tasks"]]}
     with transaction():
@@ -71,22 +74,23 @@ def register_tasks(namespace: str, definitions: Any) -> None:
     problems = [
         (f"[{i}].{path}" if path else f"[{i}]", message)
         for i, definition in enumerate(definitions)
-        for path, message in check_task(definition)
+        for path, message in check_task(namespace, definition)
     ]
     if problems:
         raise Invalid(problems=problems)
     with transaction():
         _hold_semaphores(namespace, {f"[{i}].": definition for i, definition in enumerate(definitions)})
         for definition in sorted(definitions, key=lambda d: str(d["name"])):
-            TaskDefinition.sql.upsert(namespace, definition["name"], definition)
+            TaskDefinition.sql.upsert(namespace, definition["name"], filled_in(namespace, definition)[0])
         after_commit(limits.forget)
 
 
 def update_task(namespace: str, definition: Any) -> None:
     """Replace a task definition; raises Invalid or NotFound."""
-    problems = check_task(definition)
+    problems = check_task(namespace, definition)
     if problems:
         raise Invalid(problems=problems)
+    definition, _ = filled_in(namespace, definition)
     with transaction():
         _hold_semaphores(namespace, {"": definition})
         if not TaskDefinition.sql.update(namespace, definition["name"], definition):
@@ -94,11 +98,12 @@ def update_task(namespace: str, definition: Any) -> None:
         after_commit(limits.forget)
 
 
-def check_task(definition: Any) -> list[tuple[str, str]]:
+def check_task(namespace: str, definition: Any) -> list[tuple[str, str]]:
     """The problems of a task definition as (path, message)."""
     if not isinstance(definition, dict):
         return [("", f"a task definition must be an object, not {type(definition).__name__}")]
-    problems = [(problem.path, problem.message) for problem in validate_task_definition(definition)]
+    definition, problems = filled_in(namespace, definition)
+    problems += [(problem.path, problem.message) for problem in validate_task_definition(definition)]
     if conf().REQUIRE_OWNER_EMAIL and not definition.get("ownerEmail"):
         problems.append(("ownerEmail", "ownerEmail cannot be empty"))
     return problems

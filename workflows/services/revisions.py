@@ -13,6 +13,7 @@ from orchestrator.db.transactions import after_commit
 from orchestrator.errors import NotFound
 from workflows.engine.blueprint import Blueprint, compile
 from workflows.models import Revision, TaskDefinition, WorkflowDefinition
+from workflows.services.payload_schemas import filled_in
 
 _BLUEPRINTS: dict[UUID, Blueprint] = {}
 _KEEP = 2000
@@ -39,7 +40,7 @@ def resolve_revision(
     A definition that did not change since this process last resolved it costs one query. Raises NotFound.
     """
     if definition is not None:
-        frozen = _freeze_children(namespace, definition)
+        frozen = _freeze_children(namespace, filled_in(namespace, definition)[0])
         return _store(namespace, frozen, _task_names(frozen)), frozen
     known = _RESOLVED.get((namespace, name, version))
     if known is not None and WorkflowDefinition.sql.stamp(namespace, name, version, known.tasks) == known.stamp:

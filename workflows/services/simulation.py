@@ -28,7 +28,7 @@ MOST_PASSES = 2000
 
 def simulate(request: StartRequest, given: dict[str, Any]) -> dict[str, Any]:
     """Conductor's WorkflowTestRequest: mocks by ref, one after the other; a task without a mock stays open."""
-    problems = check(request.definition) if request.definition is not None else []
+    problems = check(request.namespace, request.definition) if request.definition is not None else []
     if problems:
         raise Invalid(problems=[(f"workflowDef.{path}", message) for path, message in problems])
     with transaction():

@@ -101,7 +101,7 @@ def _check(request: StartRequest) -> None:
         if not isinstance(domain, str)
     ]
     if request.definition is not None:
-        problems += [(f"workflowDef.{path}", message) for path, message in check(request.definition)]
+        problems += [(f"workflowDef.{path}", message) for path, message in check(request.namespace, request.definition)]
     if problems:
         raise Invalid(problems=problems)
     if request.depth > conf().MAX_DEPTH:
