@@ -27,7 +27,6 @@ class Lease:
     workflow_id: UUID
     namespace: str
     lease_token: UUID
-    response_seconds: int
     timeout_seconds: int
     priority: int
     name: str
@@ -42,6 +41,7 @@ class ExpiredLease:
     workflow_id: UUID
     lease_token: UUID
     redeliveries: int
+    overdue: bool
 
 
 class TaskQueueManager(VerbManager):
@@ -66,7 +66,7 @@ class TaskQueueManager(VerbManager):
     ) -> list[Lease]:
         """Lease up to `batch` ready tasks of one queue, highest priority first, then oldest. [INV-7a]
 
-        A holder that is `renewed` has the task for `lease_seconds`; another one at least for its response time.
+        A holder that is `renewed` has the task for `lease_seconds`, another one for its response time if it has one.
         Tasks of `closed` definitions are left where they are.
         """
         rows = _SQL.lease.rows(
@@ -179,12 +179,12 @@ class TaskQueueManager(VerbManager):
     @requires_transaction
     def renew(
         self, leases: Sequence[tuple[UUID, UUID]], *, lease_seconds: int, renewed: bool
-    ) -> list[tuple[UUID, UUID, UUID, int]]:
-        """Extend (task, token) leases; returns (task, run, token, response seconds) of those still held. [INV-7a]"""
+    ) -> list[tuple[UUID, UUID]]:
+        """Extend (task, token) leases and their response deadlines; returns (task, run) of those still held. [INV-7a]"""
         rows = _SQL.renew.rows(
             ids=[x[0] for x in leases], tokens=[x[1] for x in leases], lease_seconds=lease_seconds, renewed=renewed
         )
-        return [(row[0], row[1], row[2], row[3]) for row in rows]
+        return [(row[0], row[1]) for row in rows]
 
     @requires_transaction
     def acknowledge(self, leases: Sequence[tuple[UUID, UUID]]) -> list[tuple[UUID, UUID]]:
@@ -218,16 +218,16 @@ class TaskQueueManager(VerbManager):
 
     @requires_transaction
     def reclaim(self, leases: Sequence[ExpiredLease], *, max_redeliveries: int) -> list[tuple[UUID, UUID, UUID]]:
-        """Take back leases that are still expired; returns (task, run, token). [INV-7a]"""
+        """Take back leases that are still expired and not overdue; returns (task, run, token). [INV-7a]"""
         rows = _SQL.reclaim.rows(
             ids=[x.id for x in leases], tokens=[x.lease_token for x in leases], max_redeliveries=max_redeliveries
         )
         return [(row[0], row[1], row[2]) for row in rows]
 
     @requires_transaction
-    def exhaust(self, lease: ExpiredLease) -> bool:
-        """Lock a lease that is still expired, to end its attempt. [INV-7a]"""
-        return bool(_SQL.exhaust.rows(id=lease.id, token=lease.lease_token))
+    def exhaust(self, lease: ExpiredLease) -> tuple[float | None] | None:
+        """Lock a lease that is still expired, to end its attempt: (seconds past its response deadline), or None. [INV-7a]"""
+        return _SQL.exhaust.row(id=lease.id, token=lease.lease_token)
 
     @requires_transaction
     def put_off(self, lease: ExpiredLease, *, seconds: int) -> None:

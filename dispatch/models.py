@@ -26,6 +26,7 @@ class QueuedTask(EngineModel):
     enqueued_at = models.DateTimeField()
     lease_token = models.UUIDField(null=True)
     lease_expires_at = models.DateTimeField(null=True)
+    respond_by = models.DateTimeField(null=True)
     worker_id = models.TextField(null=True)
     redeliveries = models.SmallIntegerField(db_default=0)
     response_seconds = models.IntegerField(db_default=0)

@@ -14,7 +14,7 @@ from outbox.services import relay
 from tests.support import eventually
 from workflows.managers.task import StartedTask
 from workflows.models import Execution, Task, Timer
-from workflows.services import definitions, evaluation, starting
+from workflows.services import definitions, evaluation, starting, timers
 from workflows.services.starting import StartRequest
 
 NAMESPACE = "default"
@@ -65,9 +65,9 @@ def drain(limit: int = 1000) -> None:
     raise AssertionError("the system does not come to rest")
 
 
-def lease(queue: str, batch: int = 100, worker_id: str = "w") -> list[StartedTask]:
+def lease(queue: str, batch: int = 100, worker_id: str = "w", *, renewed: bool = False) -> list[StartedTask]:
     """Lease tasks of a queue."""
-    return dispatching.lease_tasks(NAMESPACE, queue, batch=batch, worker_id=worker_id)
+    return dispatching.lease_tasks(NAMESPACE, queue, batch=batch, worker_id=worker_id, renewed=renewed)
 
 
 def lease_all(queue: str, count: int) -> list[StartedTask]:
@@ -108,6 +108,12 @@ def hurry(timer: Timer) -> None:
     with transaction():
         Timer.sql.record_failure(timer.id, "hurried", max_attempts=1)
         Timer.sql.release(timer.id)
+
+
+def time_out() -> None:
+    """Wait until a deadline has passed, and let it fire."""
+    eventually(lambda: timers.fire_next_batch() + dispatching.reclaim_next_batch() > 0)
+    drain()
 
 
 def status(workflow_id: UUID) -> str:

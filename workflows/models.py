@@ -301,7 +301,6 @@ class Timer(EngineModel):
     kind = models.TextField()
     workflow_id = models.UUIDField()
     task_id = models.UUIDField(null=True)
-    lease_token = models.UUIDField(null=True)
     due_at = models.DateTimeField()
     attempts = models.IntegerField(db_default=0)
     last_error = models.TextField(null=True)

@@ -30,7 +30,7 @@ from workflows import payloads
 from workflows.engine.state import TaskStatus
 from workflows.managers.history import NewEvent
 from workflows.managers.task import FoundTask, TaskEnd
-from workflows.models import DecideQueue, HistoryEvent, Task, TaskLog, Timer
+from workflows.models import DecideQueue, HistoryEvent, Task, TaskLog
 from workflows.transitions import end_tasks
 
 __all__ = [
@@ -246,7 +246,6 @@ def _defer(todo: _Sorted) -> None:
     if leases:
         Task.sql.reset(leases)
         Permit.sql.release(lease[1] for lease in leases)
-        Timer.sql.delete_for_leases([lease[:3] for lease in leases], ["RESPONSE"])
         hint(QUEUE)
     todo.refused += [(r, task, "its lease was lost") for r, task, _ in todo.defers if r.task_id not in kept]
 

@@ -21,6 +21,7 @@ from dispatch.services import limiting
 from orchestrator.conf import conf
 from orchestrator.db.hints import DECIDE, QUEUE, TIMER, hint
 from orchestrator.db.transactions import transaction
+from orchestrator.runtime.metrics import LATENESS
 from workflows.engine.state import TaskStatus
 from workflows.limits import Key, TaskLimits
 from workflows.managers.task import StartedTask, TaskEnd
@@ -180,22 +181,15 @@ def _start(leases: Sequence[Lease], worker_id: str, rooms: dict[Key, limiting.Ro
             Task.sql.unstart([(started[id].workflow_id, id) for id in refused])
             started = {id: task for id, task in started.items() if id not in refused}
         limiting.charge(rooms, [(lease.namespace, lease.name) for lease in granted if lease.id not in refused])
-    timers = [timer for lease in leases if lease.id in started for timer in _timers(lease, started[lease.id])]
+    timers = [
+        NewTimer(lease.namespace, "TASK", lease.workflow_id, task.started_at + timedelta(seconds=seconds), lease.id)
+        for lease in leases
+        if (seconds := lease.timeout_seconds) and (task := started.get(lease.id)) and task.poll_count == 1
+    ]
     if timers:
         Timer.sql.insert(timers)
         hint(TIMER)
     return [started[lease.id] for lease in leases if lease.id in started]
-
-
-def _timers(lease: Lease, task: StartedTask) -> list[NewTimer]:
-    found = []
-    if lease.response_seconds:
-        due = task.updated_at + timedelta(seconds=lease.response_seconds)
-        found.append(NewTimer(lease.namespace, "RESPONSE", lease.workflow_id, due, lease.id, lease.lease_token))
-    if lease.timeout_seconds and task.poll_count == 1:
-        due = task.started_at + timedelta(seconds=lease.timeout_seconds)
-        found.append(NewTimer(lease.namespace, "TASK", lease.workflow_id, due, lease.id, lease.lease_token))
-    return found
 
 
 def renew_leases(leases: Sequence[tuple[UUID, UUID]]) -> set[UUID]:
@@ -205,12 +199,11 @@ def renew_leases(leases: Sequence[tuple[UUID, UUID]]) -> set[UUID]:
 
 
 def renew(leases: Sequence[tuple[UUID, UUID]], *, renewed: bool) -> set[UUID]:
-    """Inside a transaction: leases, then the tasks' update time, then their response deadlines and no other."""
+    """Inside a transaction: leases with their response deadlines and no other, then the tasks' update time."""
     held = QueuedTask.sql.renew(leases, lease_seconds=conf().LEASE_SECONDS, renewed=renewed)
     if held:
-        Task.sql.touch([(run, task) for task, run, _, _ in held])
-        Timer.sql.postpone([(run, task, token, seconds) for task, run, token, seconds in held if seconds])
-    return {task for task, _, _, _ in held}
+        Task.sql.touch([(run, task) for task, run in held])
+    return {task for task, _ in held}
 
 
 def release_tasks(leases: Sequence[tuple[UUID, UUID]]) -> None:
@@ -222,12 +215,11 @@ def release_tasks(leases: Sequence[tuple[UUID, UUID]]) -> None:
         if held:
             Task.sql.reset(held)
             Permit.sql.release(lease[1] for lease in held)
-            Timer.sql.delete_for_leases([lease[:3] for lease in held], ["RESPONSE"])
             hint(QUEUE)
 
 
 def reclaim_next_batch() -> int:
-    """Take back leases that expired; an attempt that was handed out too often ends TIMED_OUT."""
+    """Take back leases that expired; an attempt that is overdue, or was handed out too often, ends TIMED_OUT."""
     expired = QueuedTask.sql.peek_expired(batch=100)
     if not expired:
         return 0
@@ -237,25 +229,30 @@ def reclaim_next_batch() -> int:
         if taken:
             Task.sql.reset([(run, task, token, None, 0) for task, run, token in taken])
             Permit.sql.release(task for task, _, _ in taken)
-            Timer.sql.delete_for_leases([(run, task, token) for task, run, token in taken], ["RESPONSE"])
             hint(QUEUE)
     if taken:
         log.warning("leases_reclaimed", count=len(taken))
-    exhausted = [lease for lease in expired if lease.redeliveries >= settings.MAX_REDELIVERIES]
+    exhausted = [lease for lease in expired if lease.overdue or lease.redeliveries >= settings.MAX_REDELIVERIES]
     return len(taken) + sum(_exhaust(lease) for lease in exhausted)
 
 
 def _exhaust(lease: ExpiredLease) -> bool:
-    """End an attempt that was handed out too often, from the gate on; one that throws is put off. [INV-13]"""
+    """End an attempt whose worker does not answer, from the gate on; one that throws is put off. [INV-13]"""
+    cause, reason = "RESPONSE_TIMEOUT", "The worker did not answer within responseTimeoutSeconds."
+    if not lease.overdue:
+        cause = "REDELIVERIES"
+        reason = f"The task was handed out {lease.redeliveries + 1} times and its worker never answered."
     try:
         with transaction():
             DecideQueue.sql.enqueue([lease.workflow_id])
-            if not QueuedTask.sql.exhaust(lease):
+            found = QueuedTask.sql.exhaust(lease)
+            if found is None:
                 return False
-            reason = f"The task was handed out {lease.redeliveries + 1} times and its worker never answered."
-            end_tasks([TaskEnd(lease.id, lease.workflow_id, TaskStatus.TIMED_OUT, None, reason, "REDELIVERIES")])
+            end_tasks([TaskEnd(lease.id, lease.workflow_id, TaskStatus.TIMED_OUT, None, reason, cause)])
             hint(DECIDE)
-            return True
+        if lease.overdue and found[0] is not None:
+            LATENESS.labels("RESPONSE").observe(found[0])
+        return True
     except (InterfaceError, OperationalError):
         raise
     except Exception:

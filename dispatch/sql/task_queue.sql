@@ -13,8 +13,9 @@ SELECT id, workflow_id, namespace, queue, name, priority, held, now() + make_int
 -- name: lease
 -- lock: QUEUE
 -- INV-7a: a random token and an expiry are stamped on the row; the task row is started in the same transaction.
--- One queue per call: the ready index is read in order, without a sort. A holder that does not renew by itself keeps
--- the task for its response time. `closed` names task definitions whose tasks only `lease_named` may hand out.
+-- One queue per call: the ready index is read in order, without a sort. `closed` names task definitions whose tasks only
+-- `lease_named` may hand out. The lease never outlasts `respond_by`, the response deadline; a holder that does not renew by
+-- itself has the task until then.
 WITH c AS MATERIALIZED (
     SELECT id FROM dispatch_queuedtask
      WHERE namespace = %(namespace)s AND queue = %(queue)s AND lease_token IS NULL AND NOT held AND visible_at <= now()
@@ -22,10 +23,11 @@ WITH c AS MATERIALIZED (
      ORDER BY priority DESC, id FOR UPDATE SKIP LOCKED LIMIT %(batch)s)
 UPDATE dispatch_queuedtask q
    SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
-       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
-           ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
+       respond_by = now() + make_interval(secs => NULLIF(q.response_seconds, 0)),
+       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s OR q.response_seconds = 0
+           THEN LEAST(%(lease_seconds)s, NULLIF(q.response_seconds, 0)) ELSE q.response_seconds END)
   FROM c WHERE q.id = c.id
-RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority, q.name, q.queue
+RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.timeout_seconds, q.priority, q.name, q.queue
 
 -- name: lease_shared
 -- lock: QUEUE
@@ -39,10 +41,11 @@ WITH c AS MATERIALIZED (
      ORDER BY priority DESC, id FOR UPDATE SKIP LOCKED LIMIT %(batch)s)
 UPDATE dispatch_queuedtask q
    SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
-       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
-           ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
+       respond_by = now() + make_interval(secs => NULLIF(q.response_seconds, 0)),
+       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s OR q.response_seconds = 0
+           THEN LEAST(%(lease_seconds)s, NULLIF(q.response_seconds, 0)) ELSE q.response_seconds END)
   FROM c WHERE q.id = c.id
-RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority, q.name, q.queue
+RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.timeout_seconds, q.priority, q.name, q.queue
 
 -- name: peek_lanes
 -- Which tenants wait in which shared queues, each queue from a namespace on: one step down the ready index for each.
@@ -73,10 +76,11 @@ WITH c AS MATERIALIZED (
      LIMIT %(batch)s)
 UPDATE dispatch_queuedtask q
    SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
-       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
-           ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
+       respond_by = now() + make_interval(secs => NULLIF(q.response_seconds, 0)),
+       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s OR q.response_seconds = 0
+           THEN LEAST(%(lease_seconds)s, NULLIF(q.response_seconds, 0)) ELSE q.response_seconds END)
   FROM c WHERE q.id = c.id
-RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority, q.name, q.queue
+RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.timeout_seconds, q.priority, q.name, q.queue
 
 -- name: lease_named
 -- lock: QUEUE
@@ -89,10 +93,11 @@ WITH c AS MATERIALIZED (
      ORDER BY priority DESC, id FOR UPDATE SKIP LOCKED LIMIT %(room)s)
 UPDATE dispatch_queuedtask q
    SET lease_token = gen_random_uuid(), worker_id = %(worker_id)s,
-       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
-           ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
+       respond_by = now() + make_interval(secs => NULLIF(q.response_seconds, 0)),
+       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s OR q.response_seconds = 0
+           THEN LEAST(%(lease_seconds)s, NULLIF(q.response_seconds, 0)) ELSE q.response_seconds END)
   FROM c WHERE q.id = c.id
-RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.response_seconds, q.timeout_seconds, q.priority, q.name, q.queue
+RETURNING q.id, q.workflow_id, q.namespace, q.lease_token, q.timeout_seconds, q.priority, q.name, q.queue
 
 -- name: in_flight
 -- How many tasks of each definition are leased now, on all of its queues.
@@ -112,7 +117,7 @@ SELECT k.queue, u.namespace, u.name FROM unnest(%(namespaces)s::text[], %(names)
 
 -- name: give_back
 -- INV-7c: a task that was refused its permits goes straight back. It takes no lock: this transaction leased the row.
-UPDATE dispatch_queuedtask SET lease_token = NULL, lease_expires_at = NULL, worker_id = NULL
+UPDATE dispatch_queuedtask SET lease_token = NULL, lease_expires_at = NULL, respond_by = NULL, worker_id = NULL
  WHERE id = ANY(%(ids)s::uuid[])
 
 -- name: let_through
@@ -139,10 +144,11 @@ WITH c AS MATERIALIZED (
     SELECT q.id FROM dispatch_queuedtask q JOIN unnest(%(ids)s::uuid[], %(tokens)s::uuid[]) AS u(id, token)
         ON q.id = u.id AND q.lease_token = u.token ORDER BY q.id FOR UPDATE OF q)
 UPDATE dispatch_queuedtask q
-   SET lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s THEN %(lease_seconds)s
-           ELSE GREATEST(%(lease_seconds)s, q.response_seconds) END)
+   SET respond_by = now() + make_interval(secs => NULLIF(q.response_seconds, 0)),
+       lease_expires_at = now() + make_interval(secs => CASE WHEN %(renewed)s OR q.response_seconds = 0
+           THEN LEAST(%(lease_seconds)s, NULLIF(q.response_seconds, 0)) ELSE q.response_seconds END)
   FROM c WHERE q.id = c.id
-RETURNING q.id, q.workflow_id, q.lease_token, q.response_seconds
+RETURNING q.id, q.workflow_id
 
 -- name: acknowledge
 -- lock: QUEUE
@@ -161,7 +167,8 @@ WITH c AS MATERIALIZED (
       JOIN unnest(%(ids)s::uuid[], %(tokens)s::uuid[], %(delays)s::double precision[]) AS u(id, token, delay)
         ON q.id = u.id AND q.lease_token = u.token ORDER BY q.id FOR UPDATE OF q)
 UPDATE dispatch_queuedtask q
-   SET lease_token = NULL, lease_expires_at = NULL, worker_id = NULL, visible_at = now() + make_interval(secs => c.delay)
+   SET lease_token = NULL, lease_expires_at = NULL, respond_by = NULL, worker_id = NULL,
+       visible_at = now() + make_interval(secs => c.delay)
   FROM c WHERE q.id = c.id
 RETURNING q.id, q.workflow_id
 
@@ -179,25 +186,29 @@ WITH c AS MATERIALIZED (
 DELETE FROM dispatch_queuedtask q USING c WHERE q.id = c.id
 
 -- name: peek_expired
-SELECT id, workflow_id, lease_token, redeliveries FROM dispatch_queuedtask
+SELECT id, workflow_id, lease_token, redeliveries, COALESCE(respond_by <= now(), false) FROM dispatch_queuedtask
  WHERE lease_token IS NOT NULL AND lease_expires_at < now() ORDER BY lease_expires_at LIMIT %(batch)s
 
 -- name: reclaim
 -- lock: QUEUE
 -- INV-7a: token and expiry are checked again by the statement that takes the row back: the lease may just have been renewed.
+-- A lease whose response deadline has passed is not handed on: its attempt has timed out.
 WITH c AS MATERIALIZED (
     SELECT q.id, u.token FROM dispatch_queuedtask q JOIN unnest(%(ids)s::uuid[], %(tokens)s::uuid[]) AS u(id, token)
         ON q.id = u.id AND q.lease_token = u.token
-     WHERE q.lease_expires_at < now() AND q.redeliveries < %(max_redeliveries)s ORDER BY q.id FOR UPDATE OF q)
+     WHERE q.lease_expires_at < now() AND q.redeliveries < %(max_redeliveries)s
+       AND (q.respond_by IS NULL OR q.respond_by > now())
+     ORDER BY q.id FOR UPDATE OF q)
 UPDATE dispatch_queuedtask q
-   SET lease_token = NULL, lease_expires_at = NULL, worker_id = NULL, redeliveries = redeliveries + 1, visible_at = now()
+   SET lease_token = NULL, lease_expires_at = NULL, respond_by = NULL, worker_id = NULL, redeliveries = redeliveries + 1,
+       visible_at = now()
   FROM c WHERE q.id = c.id
 RETURNING q.id, q.workflow_id, c.token
 
 -- name: exhaust
 -- lock: QUEUE
--- The same check for an attempt that is ended, its run's gate already held.
-SELECT id FROM dispatch_queuedtask
+-- The same check for an attempt that is ended, its run's gate already held; how late it is by its response deadline.
+SELECT extract(epoch FROM now() - respond_by)::float8 FROM dispatch_queuedtask
  WHERE id = %(id)s AND lease_token = %(token)s AND lease_expires_at < now() FOR UPDATE
 
 -- name: put_off

@@ -18,6 +18,10 @@ LOOP_SECONDS = Histogram(
     ["loop"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
+LATENESS = Histogram(
+    "ostinato_timer_lateness_seconds", "How long after its time a deadline fired.", ["kind"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600),
+)  # fmt: skip
 HTTP_REQUESTS = Counter("ostinato_http_requests_total", "HTTP requests by method and status.", ["method", "status"])
 
 

@@ -92,7 +92,7 @@ def test_a_held_task_names_its_holder_and_until_when() -> None:
     assert (reason.code, reason.until) == (Code.LEASED, until)
     assert "w7 holds the task a until" in reason.message
     with transaction():
-        QueuedTask.sql.put_off(ExpiredLease(task.id, task.workflow_id, task.lease_token, 0), seconds=-90)
+        QueuedTask.sql.put_off(ExpiredLease(task.id, task.workflow_id, task.lease_token, 0, False), seconds=-90)
     reason = only(run)
     assert reason.code is Code.LEASE_EXPIRED and "ended 1 min 30 s ago" in reason.message
 

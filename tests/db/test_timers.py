@@ -47,7 +47,10 @@ def fire(run: UUID, kind: str) -> None:
 
 
 def due(run: UUID) -> dict[str, datetime]:
-    return {timer.kind: timer.due_at for timer in Timer.objects.filter(workflow_id=run)}
+    """When each deadline of a run and of its tasks fires."""
+    queued = QueuedTask.objects.filter(workflow_id=run, respond_by__isnull=False)
+    found = [(timer.kind, timer.due_at) for timer in Timer.objects.filter(workflow_id=run)]
+    return dict([*found, *(("RESPONSE", task.respond_by) for task in queued)])
 
 
 def alerts(run: UUID) -> list[str]:
@@ -61,10 +64,14 @@ def clean() -> dict[str, object]:
 @pytest.mark.parametrize("kind", ["POLL", "TASK", "TOTAL", "RESPONSE"])
 @pytest.mark.parametrize("policy", ["TIME_OUT_WF", "RETRY", "ALERT_ONLY"])
 def test_each_deadline_under_each_policy_with_the_default_count_of_retries(kind: str, policy: str) -> None:
-    run, queue = started(**{FIELDS[kind]: 600, "timeoutPolicy": policy, "retryDelaySeconds": 0})
+    seconds = 1 if kind == "RESPONSE" else 600
+    run, queue = started(**{FIELDS[kind]: seconds, "timeoutPolicy": policy, "retryDelaySeconds": 0})
     if kind != "POLL":
         flows.lease_all(queue, 1)
-    fire(run, kind)
+    if kind == "RESPONSE":
+        flows.time_out()
+    else:
+        fire(run, kind)
     first = Task.objects.get(workflow_id=run, attempt=0)
     retried = Task.objects.filter(workflow_id=run, attempt=1).exists()
     if policy == "ALERT_ONLY" and kind != "RESPONSE":

@@ -16,9 +16,9 @@ from dispatch.services.dispatching import TaskReport
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import LeaseLost
 from tests import flows
-from tests.support import Contender, race
+from tests.support import Contender, eventually, race
 from workflows.managers.task import StartedTask, TaskEnd
-from workflows.models import DecideQueue, HistoryEvent, Task, Timer
+from workflows.models import DecideQueue, HistoryEvent, Task
 from workflows.services import control, definitions
 from workflows.services.sweeping import invariant_report
 from workflows.transitions import end_tasks
@@ -26,7 +26,7 @@ from workflows.transitions import end_tasks
 pytestmark = pytest.mark.usefixtures("committed")
 
 
-def leased(count: int = 1, worker_id: str = "one", **policy: Any) -> tuple[list[StartedTask], str]:
+def leased(count: int = 1, worker_id: str = "one", renewed: bool = False, **policy: Any) -> tuple[list[StartedTask], str]:
     """Tasks of `count` runs, leased, and their queue."""
     queue = flows.unique("q")
     definitions.register_tasks(flows.NAMESPACE, [{"name": queue, "responseTimeoutSeconds": 30, "retryCount": 0, **policy}])
@@ -36,14 +36,14 @@ def leased(count: int = 1, worker_id: str = "one", **policy: Any) -> tuple[list[
     flows.drain()
     tasks: list[StartedTask] = []
     while len(tasks) < count:
-        tasks += flows.lease(queue, count - len(tasks), worker_id=worker_id)
+        tasks += flows.lease(queue, count - len(tasks), worker_id=worker_id, renewed=renewed)
     return tasks, queue
 
 
 def expire(*tasks: StartedTask) -> None:
     with transaction():
         for task in tasks:
-            QueuedTask.sql.put_off(ExpiredLease(task.id, task.workflow_id, task.lease_token, 0), seconds=-1)
+            QueuedTask.sql.put_off(ExpiredLease(task.id, task.workflow_id, task.lease_token, 0, False), seconds=-1)
 
 
 def lease_inside(queue: str, worker_id: str) -> list[StartedTask]:
@@ -63,8 +63,10 @@ def leftovers() -> dict[str, object]:
     return {name: rows for name, rows in invariant_report().items() if rows}
 
 
-def timers(task: StartedTask) -> list[tuple[str, UUID | None]]:
-    return [(timer.kind, timer.lease_token) for timer in Timer.objects.filter(task_id=task.id).order_by("kind")]
+def deadline(task: StartedTask) -> tuple[UUID | None, bool]:
+    """The task's lease, and whether a response deadline stands beside it."""
+    row = QueuedTask.objects.get(id=task.id)
+    return row.lease_token, row.respond_by is not None
 
 
 @pytest.mark.invariant("INV-7a")
@@ -102,8 +104,31 @@ def test_a_lease_that_was_just_renewed_is_not_taken_back() -> None:
         reclaimer = Contender(dispatching.reclaim_next_batch).until_blocked()
     assert reclaimer.result() == 0
     assert QueuedTask.objects.get(id=task.id).lease_token == task.lease_token
-    assert timers(task) == [("RESPONSE", task.lease_token)]
+    assert deadline(task) == (task.lease_token, True)
     assert answer(task)
+
+
+@pytest.mark.invariant("INV-7a")
+def test_an_answer_in_time_that_is_under_way_keeps_the_response_deadline_away() -> None:
+    (task,), _queue = leased(responseTimeoutSeconds=1)
+    eventually(lambda: [lease.id for lease in QueuedTask.sql.peek_expired(batch=1) if lease.overdue] == [task.id])
+    with transaction():
+        assert dispatching.renew([(task.id, task.lease_token)], renewed=True) == {task.id}
+        reclaimer = Contender(dispatching.reclaim_next_batch).until_blocked()
+    assert reclaimer.result() == 0
+    assert Task.objects.get(id=task.id).status == "IN_PROGRESS"
+    assert answer(task)
+
+
+@pytest.mark.invariant("INV-7a")
+@pytest.mark.parametrize("renewed", [True, False])
+def test_an_attempt_that_is_overdue_is_ended_and_handed_to_nobody(renewed: bool) -> None:
+    (task,), queue = leased(responseTimeoutSeconds=1, retryCount=1, retryDelaySeconds=0, renewed=renewed)
+    flows.time_out()
+    row = Task.objects.get(id=task.id)
+    assert (row.status, row.cause, row.poll_count) == ("TIMED_OUT", "RESPONSE_TIMEOUT", 1)
+    assert not answer(task)
+    assert [retry.attempt for retry in flows.lease(queue)] == [1]
 
 
 @pytest.mark.invariant("INV-7a")
@@ -115,10 +140,9 @@ def test_a_renewal_that_waited_for_the_reclaim_finds_its_lease_gone() -> None:
         taken = QueuedTask.sql.reclaim([expired], max_redeliveries=3)
         renewer = Contender(lambda: dispatching.renew_leases([(task.id, task.lease_token)])).until_blocked()
         Task.sql.reset([(run, id, token, None, 0) for id, run, token in taken])
-        Timer.sql.delete_for_leases([(run, id, token) for id, run, token in taken], ["RESPONSE"])
     assert renewer.result() == set()
     assert QueuedTask.objects.get(id=task.id).lease_token is None
-    assert timers(task) == []
+    assert deadline(task) == (None, False)
 
 
 @pytest.mark.invariant("INV-7a")
@@ -129,7 +153,7 @@ def test_reclaim_and_a_new_lease_leave_the_first_holder_nothing() -> None:
     with transaction():
         (new,) = lease_inside(queue, "two")
         assert Contender(lambda: answer(old, output={"late": True})).result() is False
-    assert timers(new) == [("RESPONSE", new.lease_token)]
+    assert deadline(new) == (new.lease_token, True)
     row = Task.objects.get(id=new.id)
     assert (row.status, row.worker_id, row.lease_token) == ("IN_PROGRESS", "two", new.lease_token)
     assert answer(new, output={"by": "two"})
@@ -163,7 +187,6 @@ def test_the_end_of_a_run_waits_for_a_lease_and_leaves_nothing_of_it() -> None:
     operator.result()
     assert Task.objects.get(id=task.id).status == "CANCELED"
     assert not QueuedTask.objects.filter(workflow_id=run).exists()
-    assert timers(task) == []
     assert dispatching.renew_leases([(task.id, task.lease_token)]) == set()
     assert answer(task) is False
     flows.drain()

@@ -60,7 +60,7 @@ def storm(number: int, queues: list[str], batch: int = 10) -> list[StartedTask]:
 
 def expire(task: StartedTask) -> None:
     with transaction():
-        QueuedTask.sql.put_off(ExpiredLease(task.id, task.workflow_id, task.lease_token, 0), seconds=-1)
+        QueuedTask.sql.put_off(ExpiredLease(task.id, task.workflow_id, task.lease_token, 0, False), seconds=-1)
 
 
 def leftovers() -> dict[str, object]:

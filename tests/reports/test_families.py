@@ -11,9 +11,8 @@ from orchestrator.errors import Conflict, IllegalState, NotFound
 from orchestrator.models import AuditEntry
 from tests import flows
 from tests.reports.story import Story, fork, inline, of, times, wait
-from tests.support import eventually
 from workflows.models import Execution, Task
-from workflows.services import control, definitions, starting, timers
+from workflows.services import control, definitions, starting
 from workflows.services.starting import StartRequest
 
 pytestmark = pytest.mark.usefixtures("committed")
@@ -178,7 +177,7 @@ def test_b067_the_failure_workflow_is_told_why(cause: str) -> None:
     story = Story(simple("a"), policies={"a": policy}, failureWorkflow=cleanup)
     if cause == "timeout":
         story.poll("a")
-        eventually(lambda: timers.fire_next_batch() > 0)
+        flows.time_out()
         story.rest()
     else:
         story.fail("a", terminal=cause == "terminal")

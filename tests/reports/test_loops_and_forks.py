@@ -8,8 +8,7 @@ import pytest
 
 from tests import flows
 from tests.reports.story import Story, fork, inline, loop, of, switch, times, wait
-from tests.support import eventually
-from workflows.services import control, definitions, timers
+from workflows.services import control, definitions
 
 pytestmark = pytest.mark.usefixtures("committed")
 
@@ -63,7 +62,7 @@ def test_b008_a_loop_judges_the_newest_attempt() -> None:
         },
     )
     story.poll("a")
-    eventually(lambda: timers.fire_next_batch() > 0)
+    flows.time_out()
     story.rest()
     story.end("a")
     story.end("a")

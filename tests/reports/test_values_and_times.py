@@ -10,9 +10,8 @@ from dispatch.services import dispatching
 from orchestrator.errors import LeaseLost
 from tests import flows
 from tests.reports.story import Story, inline, of, switch
-from tests.support import eventually
 from workflows.models import Execution, HistoryEvent
-from workflows.services import definitions, timers
+from workflows.services import definitions
 
 pytestmark = pytest.mark.usefixtures("committed")
 NS = flows.NAMESPACE
@@ -29,7 +28,7 @@ def jq(ref: str, query: str, **given: Any) -> dict[str, Any]:
 
 def expire(story: Story) -> None:
     """Wait for the next deadline of the story and fire it."""
-    eventually(lambda: timers.fire_next_batch() > 0)
+    flows.time_out()
     story.rest()
 
 

@@ -17,14 +17,13 @@ _SQL = sql.load("workflows", "timer.sql")
 
 @dataclass(frozen=True, slots=True)
 class NewTimer:
-    """A deadline; `kind` is WAIT, POLL, TOTAL, RESPONSE, TASK or WORKFLOW."""
+    """A deadline; `kind` is WAIT, POLL, TOTAL, TASK or WORKFLOW."""
 
     namespace: str
     kind: str
     workflow_id: UUID
     due_at: datetime
     task_id: UUID | None = None
-    lease_token: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,6 @@ class DueTimer:
     kind: str
     workflow_id: UUID
     task_id: UUID | None
-    lease_token: UUID | None
     due_at: datetime
     now: datetime
 
@@ -58,26 +56,6 @@ class TimerManager(VerbManager):
     def delete_for_runs(self, workflow_ids: Sequence[UUID]) -> None:
         """Disarm every timer of runs that ended. [INV-11]"""
         _SQL.delete_for_runs.send(workflow_ids=list(workflow_ids))
-
-    @requires_transaction
-    def delete_for_leases(self, leases: Sequence[tuple[UUID, UUID, UUID]], kinds: Sequence[str]) -> None:
-        """Disarm the timers that (run, task, token) leases armed, of the named kinds."""
-        _SQL.delete_for_leases.send(
-            workflow_ids=[x[0] for x in leases],
-            ids=[x[1] for x in leases],
-            tokens=[x[2] for x in leases],
-            kinds=list(kinds),
-        )
-
-    @requires_transaction
-    def postpone(self, leases: Sequence[tuple[UUID, UUID, UUID, int]]) -> None:
-        """Restart the response deadline of (run, task, token, seconds); no other deadline moves."""
-        _SQL.postpone.send(
-            workflow_ids=[x[0] for x in leases],
-            ids=[x[1] for x in leases],
-            tokens=[x[2] for x in leases],
-            seconds=[x[3] for x in leases],
-        )
 
     def peek_due(self, *, batch: int) -> list[DueTimer]:
         """Timers whose time has come, unlocked."""

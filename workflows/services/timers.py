@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import structlog
 from django.db import InterfaceError, OperationalError
-from prometheus_client import Histogram
 
 from dispatch.models import QueuedTask
 from orchestrator.conf import conf
 from orchestrator.db.hints import DECIDE, hint
 from orchestrator.db.transactions import transaction
+from orchestrator.runtime.metrics import LATENESS
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.proof import failure_workflow
 from workflows.engine.retries import policy_for
-from workflows.engine.state import TaskStatus, TaskView, WorkflowStatus
+from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution
 from workflows.managers.history import NewEvent
 from workflows.managers.task import TaskEnd
@@ -25,17 +25,10 @@ from workflows.transitions import end_runs, end_tasks, run_end, stop_children
 log = structlog.get_logger(__name__)
 
 _REASONS = {
-    "RESPONSE": ("RESPONSE_TIMEOUT", "The worker did not answer within responseTimeoutSeconds."),
     "TASK": ("TASK_TIMEOUT", "The task ran longer than timeoutSeconds."),
     "POLL": ("POLL_TIMEOUT", "No worker polled the task within pollTimeoutSeconds."),
     "TOTAL": ("TOTAL_TIMEOUT", "The task's attempts took longer than totalTimeoutSeconds."),
 }
-
-
-LATENESS = Histogram(
-    "ostinato_timer_lateness_seconds", "How long after its time a timer fired.", ["kind"],
-    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600),
-)  # fmt: skip
 
 
 class NotDue(Exception):
@@ -111,13 +104,13 @@ def _end_run(timer: DueTimer, run: LockedExecution) -> None:
 
 
 def _end_task(timer: DueTimer, run: LockedExecution) -> None:
-    """The queue row is held before the timer is claimed: a heartbeat that postpones it is waited for."""
+    """The queue row is held before the timer is claimed: a lease or an answer that is under way is waited for."""
     if timer.task_id is None:
         _claim(timer)
         return
     QueuedTask.sql.hold(timer.task_id)
     task = next(iter(Task.sql.read_tasks(run.id, [timer.task_id])), None)
-    applies = task is not None and not task.status.terminal and _applies(timer, task)
+    applies = task is not None and not task.status.terminal and (timer.kind != "POLL" or task.poll_count == 0)
     _claim(timer)
     if task is None or not applies:
         return
@@ -125,7 +118,7 @@ def _end_task(timer: DueTimer, run: LockedExecution) -> None:
         end = TaskEnd(task.id, run.id, TaskStatus.COMPLETED, {})
     else:
         cause, reason = _REASONS[timer.kind]
-        if timer.kind != "RESPONSE" and policy_for(_blueprint(run), task).timeout_policy == "ALERT_ONLY":
+        if policy_for(_blueprint(run), task).timeout_policy == "ALERT_ONLY":
             HistoryEvent.sql.append(
                 [NewEvent(run.id, "task.alert", {"kind": cause, "message": reason}, task.id, task.ref)]
             )
@@ -134,16 +127,6 @@ def _end_task(timer: DueTimer, run: LockedExecution) -> None:
     ended = end_tasks([end])
     stop_children(run.namespace, ended, f"The task {task.ref} of the parent workflow {run.id} timed out.")
     hint(DECIDE)
-
-
-def _applies(timer: DueTimer, task: TaskView) -> bool:
-    """A response deadline belongs to one lease; a poll deadline to a task that nobody has ever taken."""
-    if timer.kind == "RESPONSE":
-        found = Task.sql.find([task.id]).get(task.id)
-        return found is not None and found.lease_token == timer.lease_token
-    if timer.kind == "POLL":
-        return task.poll_count == 0
-    return True
 
 
 def _blueprint(run: LockedExecution) -> Blueprint:

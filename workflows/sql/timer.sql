@@ -2,10 +2,10 @@
 -- claims the timer row: the row is the fence, and zero rows means somebody ended it first.
 
 -- name: insert
-INSERT INTO workflows_timer (id, namespace, kind, workflow_id, task_id, lease_token, due_at)
-SELECT id, namespace, kind, workflow_id, task_id, lease_token, due_at
+INSERT INTO workflows_timer (id, namespace, kind, workflow_id, task_id, due_at)
+SELECT id, namespace, kind, workflow_id, task_id, due_at
   FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, namespace text, kind text, workflow_id uuid, task_id uuid,
-       lease_token uuid, due_at timestamptz)
+       due_at timestamptz)
 
 -- name: delete_for_tasks
 -- lock: TIMER
@@ -16,23 +16,8 @@ DELETE FROM workflows_timer
 -- lock: TIMER
 DELETE FROM workflows_timer WHERE workflow_id = ANY(%(workflow_ids)s::uuid[])
 
--- name: delete_for_leases
--- lock: TIMER
--- Timers armed by a lease carry its token and go with it.
-DELETE FROM workflows_timer
- WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND task_id = ANY(%(ids)s::uuid[]) AND lease_token = ANY(%(tokens)s::uuid[])
-   AND kind = ANY(%(kinds)s::text[])
-
--- name: postpone
--- lock: TIMER
--- A heartbeat restarts the response deadline of its own lease, and no other deadline.
-UPDATE workflows_timer t SET due_at = now() + make_interval(secs => u.seconds)
-  FROM unnest(%(workflow_ids)s::uuid[], %(ids)s::uuid[], %(tokens)s::uuid[], %(seconds)s::integer[])
-       AS u(workflow_id, task_id, token, seconds)
- WHERE t.workflow_id = u.workflow_id AND t.task_id = u.task_id AND t.lease_token = u.token AND t.kind = 'RESPONSE'
-
 -- name: peek_due
-SELECT id, kind, workflow_id, task_id, lease_token, due_at, now() FROM workflows_timer
+SELECT id, kind, workflow_id, task_id, due_at, now() FROM workflows_timer
  WHERE NOT quarantined AND due_at <= now() ORDER BY due_at LIMIT %(batch)s
 
 -- name: claim

@@ -31,7 +31,7 @@ class Command(BaseCommand):
         run_loops(
             [
                 Loop("timers", fire_next_batch, Wakeup(TIMER), **loop_options(options)),
-                Loop("leases", reclaim_next_batch, idle_seconds=1.0, **common),
+                Loop("leases", reclaim_next_batch, idle_seconds=0.5, **common),
                 Loop("admission", admit_next_batch, Wakeup(ADMISSION), idle_seconds=1.0, **common),
                 Loop("schedules", scheduling.fire_next_batch, idle_seconds=0.5, **common),
                 Loop("sweeper", sweep, idle_seconds=60.0, **common),
