@@ -16,7 +16,7 @@ from outbox.models import OutboxEvent
 from tests import flows
 from tests.flows import child, complete, drain, fork, lease, register, simple, start, status, statuses, unique
 from workflows.models import DecideQueue, Execution, HistoryEvent, Task, TaskLog, Timer
-from workflows.services import control
+from workflows.services import control, definitions
 
 pytestmark = pytest.mark.usefixtures("committed")
 NS = flows.NAMESPACE
@@ -677,6 +677,37 @@ def test_rerun_of_a_child_task_starts_a_fresh_child() -> None:
     assert Execution.objects.get(id=second).input == {"n": 1}
     one(q["inner"])
     assert status(run) == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("type_", "given", "queued", "timers"), [
+        ("SIMPLE", {}, True, ["POLL"]), ("HTTP", {"uri": "http://x.example"}, True, ["POLL"]),
+        ("JSON_JQ_TRANSFORM", {"queryExpression": "."}, True, ["POLL"]),
+        ("INLINE", {"evaluatorType": "javascript", "expression": "1"}, True, ["POLL"]),
+        ("WAIT", {"duration": "1h"}, False, ["TASK", "WAIT"]), ("WAIT", {}, False, ["TASK"]),
+        ("HUMAN", {}, False, ["TASK"]), ("YIELD", {}, False, ["TASK"]),
+    ],
+)  # fmt: skip
+def test_rerun_brings_every_kind_of_task_back_whole(
+    type_: str, given: dict[str, Any], queued: bool, timers: list[str]
+) -> None:
+    name = unique("t")
+    definitions.register_tasks(NS, [{"name": name, "pollTimeoutSeconds": 600, "timeoutSeconds": 600}])
+    run = running({"name": name, "taskReferenceName": "t", "type": type_, "inputParameters": given})
+    first = task_of(run, "t").id
+    for _ in range(2):
+        control.complete_task(NS, run, "t", "COMPLETED", {}, **WHO)
+        drain()
+        assert status(run) == "COMPLETED"
+        assert not Timer.objects.filter(workflow_id=run).exists()
+        control.rerun(NS, run, task_id=task_of(run, "t").id, **WHO)
+        drain()
+        made = task_of(run, "t")
+        assert made.id != first
+        assert made.status == ("SCHEDULED" if queued else "IN_PROGRESS")
+        assert QueuedTask.objects.filter(id=made.id).exists() == queued
+        kinds = Timer.objects.filter(workflow_id=run, task_id=made.id).order_by("kind")
+        assert list(kinds.values_list("kind", flat=True)) == timers
 
 
 def test_rerun_refuses_a_foreign_task_and_input_for_an_operator() -> None:

@@ -178,6 +178,20 @@ def test_a_run_that_times_out_starts_the_failure_workflow_that_its_input_names()
     assert Execution.objects.get(id=Execution.objects.get(id=run).failure_workflow_id).name == clean_up
 
 
+def test_a_branch_that_is_late_and_only_alerts_keeps_its_join_waiting() -> None:
+    late, other = flows.unique("late"), flows.unique("other")
+    definitions.register_tasks(flows.NAMESPACE, [{"name": late, "timeoutSeconds": 600, "timeoutPolicy": "ALERT_ONLY"}])
+    run = flows.start(flows.register(*flows.fork("f", [flows.simple("a", late)], [flows.simple("b", other)])))
+    flows.drain()
+    (task,) = flows.lease_all(late, 1)
+    fire(run, "TASK")
+    flows.finish([other])
+    assert (flows.statuses(run)["f_join"], flows.status(run), alerts(run)) == ("IN_PROGRESS", "RUNNING", ["TASK_TIMEOUT"])
+    flows.complete([task])
+    flows.drain()
+    assert (flows.statuses(run)["f_join"], flows.status(run)) == ("COMPLETED", "COMPLETED")
+
+
 @pytest.mark.parametrize("type_", ["HUMAN", "WAIT", "SUB_WORKFLOW"])
 def test_tasks_that_wait_have_deadlines_too_and_a_child_is_stopped_with_its_task(type_: str) -> None:
     name = flows.unique("waits")

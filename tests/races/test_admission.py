@@ -226,6 +226,25 @@ def test_a_run_hands_out_no_more_tasks_than_it_may_and_drops_none() -> None:
     assert flows.status(run) == "COMPLETED"
 
 
+def test_branches_made_at_run_time_join_after_the_last_however_few_may_run_at_a_time() -> None:
+    queue = flows.unique("q")
+    made = {
+        "name": "d", "taskReferenceName": "d", "type": "FORK_JOIN_DYNAMIC", "dynamicForkTasksParam": "t",
+        "dynamicForkTasksInputParamName": "i",
+        "inputParameters": {"t": [flows.simple(f"b{i}", queue) for i in range(6)], "i": {}},
+    }  # fmt: skip
+    join = {"name": "j", "taskReferenceName": "j", "type": "JOIN"}
+    run = flows.start(flows.register(made, join, maxConcurrentTasks=2))
+    flows.drain()
+    for _ in range(3):
+        assert flows.statuses(run)["j"] == "IN_PROGRESS"
+        held = flows.lease(queue)
+        assert len(held) == 2
+        flows.complete(held)
+        flows.drain()
+    assert (flows.statuses(run)["j"], flows.status(run)) == ("COMPLETED", "COMPLETED")
+
+
 @pytest.mark.parametrize(
     ("fields", "path"), [
         ({"maxConcurrentTasks": -1}, "maxConcurrentTasks"), ({"maxConcurrentTasks": "2"}, "maxConcurrentTasks"),

@@ -238,6 +238,20 @@ def test_what_follows_a_switch_has_its_effect_once(chosen: str) -> None:
     assert Task.objects.filter(workflow_id=run, ref="e").count() == 1
 
 
+@pytest.mark.parametrize("chosen", ["one", "two"])
+def test_an_event_behind_a_switch_is_published_once(chosen: str) -> None:
+    queue = flows.unique("q")
+    switch = task(
+        "SWITCH", "s", evaluatorType="value-param", expression="v", inputParameters={"v": "${workflow.input.v}"},
+        decisionCases={"one": [flows.simple("x", queue)], "two": [flows.simple("y", queue), flows.simple("z", queue)]},
+    )  # fmt: skip
+    run = running(switch, task("EVENT", "e", sink="conductor:done"), input={"v": chosen})
+    flows.finish([queue])
+    assert flows.status(run) == "COMPLETED"
+    published = OutboxEvent.objects.filter(topic="event.published")
+    assert [event.payload["payload"]["workflowInstanceId"] for event in published] == [str(run)]
+
+
 @pytest.mark.invariant("INV-7b")
 def test_a_deadline_against_a_completion_ends_the_task_once() -> None:
     queue = limited(flows.unique("q"), responseTimeoutSeconds=1, timeoutSeconds=1, timeoutPolicy="TIME_OUT_WF")
@@ -252,7 +266,7 @@ def test_a_deadline_against_a_completion_ends_the_task_once() -> None:
             with suppress(LeaseLost):
                 flows.complete([held[number]])
             return 0
-        return timers.fire_next_batch()
+        return timers.fire_next_batch() + dispatching.reclaim_next_batch()
 
     outcomes = race(len(held) + 4, act)
     assert [outcome for outcome in outcomes if isinstance(outcome, BaseException)] == []
