@@ -263,6 +263,43 @@ def test_schedules_are_found_paused_and_forgotten(api: Caller) -> None:
     api.refused("get", "scheduler/schedules/late", status=404)
 
 
+def test_a_schedule_is_backfilled(api: Caller) -> None:
+    body = {"name": "daily", "startWorkflowRequest": {"name": register(simple("a"))}, "cronExpression": "0 0 3 * * *"}
+    api.json("post", "scheduler/schedules", body)
+    interval = {"from": "2026-03-01T03:00:00+00:00", "to": 1772506800000}
+    path = "scheduler/schedules/daily/backfill"
+    planned = api.json("post", path, {**interval, "dryRun": True})
+    times = [1772334000000 + day * 86_400_000 for day in range(3)]
+    assert planned == {
+        "scheduleName": "daily", "started": 0, "moments": [{"scheduledTime": at, "started": False} for at in times],
+    }  # fmt: skip
+    done = api.json("post", path, interval)
+    assert [moment["started"] for moment in done["moments"]] == [True] * 3 == [True] * done["started"]
+    assert api.json("post", path, interval)["started"] == 0
+    shown = api.json("get", "scheduler/search/executions?query=state=BACKFILLED")["results"]
+    assert {run["scheduledTime"]: run["workflowId"] for run in shown} == {
+        moment["scheduledTime"]: moment["workflowId"] for moment in done["moments"]
+    }
+    api.refused("post", "scheduler/schedules/none/backfill", interval, status=404)
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"), [
+        ({"from": None}, "from"), ({"from": "yesterday"}, "from"), ({"to": "2026-03-02T03:00:00"}, "to"), ({"to": True}, "to"),
+        ({"from": 2**53}, "from"), ({"from": "0001-01-01T00:00:00+14:00"}, "from"), ({"from": [1]}, "from"),
+        ({"to": "2099-01-01T00:00:00Z"}, "to"), ({"from": "2026-03-03T00:00:00Z"}, "from"), ({"dryRun": "no"}, "dryRun"),
+        ({"dryRun": 1}, "dryRun"), ({"from": 0}, "to"),
+    ],
+)  # fmt: skip
+def test_an_interval_that_is_none_is_refused(api: Caller, fields: dict[str, Any], path: str) -> None:
+    body = {"name": "daily", "startWorkflowRequest": {"name": register(simple("a"))}, "cronExpression": "0 0 3 * * *"}
+    api.json("post", "scheduler/schedules", body)
+    interval = {"from": "2026-03-01T00:00:00Z", "to": "2026-03-02T00:00:00Z"}
+    found = api.refused("post", "scheduler/schedules/daily/backfill", {**interval, **fields})
+    assert [problem["path"] for problem in found["validationErrors"]] == [path], found
+    assert api.json("get", "workflow/search")["totalHits"] == 0
+
+
 def test_a_task_is_kept_alive_and_searched(api: Caller) -> None:
     queue = unique("q")
     run = started(api, one(queue))

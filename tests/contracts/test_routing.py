@@ -40,6 +40,7 @@ EXCEPTIONS = {
     "workflows.execution.stuck": SWEEP,
     "workflows.admission.count_running": LIMIT,
     "workflows.idempotency.find": BY_KEY,
+    "workflows.idempotency.owners": BY_KEY,
     "workflows.idempotency.prune": KEYS,
     "workflows.timer.peek_due": SWEEP,
     "workflows.timer.claim": BY_TIMER,

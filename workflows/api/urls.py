@@ -6,6 +6,7 @@ from django.urls import path
 
 from workflows.api import (
     administering,
+    backfilling,
     executing,
     explaining,
     families,
@@ -44,6 +45,7 @@ urlpatterns = [
     path("scheduler/schedules/<str:name>", schedules.Schedule.as_view()),
     path("scheduler/schedules/<str:name>/pause", schedules.PauseSchedule.as_view()),
     path("scheduler/schedules/<str:name>/resume", schedules.ResumeSchedule.as_view()),
+    path("scheduler/schedules/<str:name>/backfill", backfilling.BackfillSchedule.as_view()),
     path("scheduler/schedules/<str:name>/tags", tags.ScheduleTags.as_view()),
     path("scheduler/admin/pause", schedules.PauseAll.as_view()),
     path("scheduler/admin/resume", schedules.ResumeAll.as_view()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -43,6 +44,11 @@ class IdempotencyManager(VerbManager):
         """Who owns a key; call it in the statement after a lost claim. [INV-6b]"""
         row = _SQL.find.row(namespace=namespace, scope=scope, key=key)
         return KeyOwner(*row) if row else None
+
+    def owners(self, namespace: str, scope: str, keys: Sequence[str]) -> dict[str, KeyOwner]:
+        """Who owns each of the keys that are taken."""
+        rows = _SQL.owners.rows(namespace=namespace, scope=scope, keys=list(keys))
+        return {row[0]: KeyOwner(*row[1:]) for row in rows}
 
     @requires_transaction
     def take_over(

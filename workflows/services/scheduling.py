@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from heapq import merge
+from itertools import groupby, islice
 from typing import Any
 from uuid import UUID
 
 import structlog
 
+from orchestrator.db.ids import new_id
 from orchestrator.db.transactions import savepoint, transaction
 from orchestrator.errors import Invalid, NotFound, OstinatoError
 from workflows.cron import CronError, fire_times
@@ -18,6 +21,8 @@ from workflows.models import Execution, Schedule, ScheduleRun
 from workflows.services.starting import StartRequest, start
 
 log = structlog.get_logger(__name__)
+SCOPE = "schedule"
+"""Of the idempotency keys of firings."""
 OVERLAPS = ("ALLOW", "SKIP")
 MOST_CATCH_UP = 50
 """Missed moments of a schedule that catches up, at most; older ones are given up."""
@@ -84,13 +89,18 @@ def _entries(given: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def next_moment(given: dict[str, Any], after: datetime) -> datetime | None:
     """When a schedule fires next after a moment, within its bounds; None for never again."""
-    begin = given.get("scheduleStartTime")
+    return next(moments(given, after), None)
+
+
+def moments(given: dict[str, Any], after: datetime) -> Iterator[datetime]:
+    """When a schedule fires after a moment, within its bounds, each moment once."""
+    begin, end = given.get("scheduleStartTime"), given.get("scheduleEndTime")
     if begin:
         after = max(after, datetime.fromtimestamp(begin / 1000, UTC) - timedelta(microseconds=1))
-    found = [next(fire_times(expression, zone, after), None) for _, expression, zone in _entries(given)]
-    moment = min((m for m in found if m is not None), default=None)
-    end = given.get("scheduleEndTime")
-    return None if moment is not None and end and moment > datetime.fromtimestamp(end / 1000, UTC) else moment
+    for moment, _ in groupby(merge(*(fire_times(expression, zone, after) for _, expression, zone in _entries(given)))):
+        if end and moment > datetime.fromtimestamp(end / 1000, UTC):
+            return
+        yield moment
 
 
 def preview(expression: str, zone: str, begin: int | None, end: int | None, limit: int) -> list[datetime]:
@@ -153,6 +163,7 @@ def fire_next_batch() -> int:
 def _fire(schedule: StoredSchedule) -> None:
     assert schedule.next_at is not None
     scheduled_at, now = schedule.next_at, datetime.now(UTC)
+    ours = new_id()
     workflow_id: UUID | None = None
     error: str | None = None
     if schedule.definition.get("overlapPolicy") == "SKIP" and _still_runs(schedule):
@@ -162,11 +173,12 @@ def _fire(schedule: StoredSchedule) -> None:
     else:
         try:
             with savepoint():
-                workflow_id = start(_request(schedule, scheduled_at, now))
+                workflow_id = start(firing(schedule, scheduled_at, now, ours))
         except OstinatoError as refusal:
             error = refusal.message
             log.warning("schedule_failed", schedule=schedule.name, namespace=schedule.namespace, error=error)
-        ScheduleRun.sql.record(schedule, scheduled_at, workflow_id, "FAILED" if error else "EXECUTED", error)
+        if error or workflow_id == ours:  # not when it was backfilled before its time to fire came
+            ScheduleRun.sql.record(schedule, scheduled_at, workflow_id, "FAILED" if error else "EXECUTED", error)
     Schedule.sql.advance(schedule.id, _following(schedule.definition, scheduled_at, now), workflow_id, error)
 
 
@@ -193,7 +205,13 @@ def _still_runs(schedule: StoredSchedule) -> bool:
     return status is not None and not WorkflowStatus(status).terminal
 
 
-def _request(schedule: StoredSchedule, scheduled_at: datetime, now: datetime) -> StartRequest:
+def firing_key(schedule: StoredSchedule, scheduled_at: datetime) -> str:
+    """The idempotency key of a moment: whoever fires it, one run is started."""
+    return f"{schedule.id}:{scheduled_at.isoformat()}"
+
+
+def firing(schedule: StoredSchedule, scheduled_at: datetime, now: datetime, workflow_id: UUID) -> StartRequest:
+    """The start of a moment's run; it makes that run unless the moment has one."""
     given = schedule.definition["startWorkflowRequest"]
     stamped = {
         "_startedByScheduler": schedule.name,
@@ -210,9 +228,10 @@ def _request(schedule: StoredSchedule, scheduled_at: datetime, now: datetime) ->
         task_to_domain=given.get("taskToDomain") or {},
         definition=given.get("workflowDef"),
         created_by=schedule.created_by,
-        idempotency_key=f"{schedule.id}:{scheduled_at.isoformat()}",
+        idempotency_key=firing_key(schedule, scheduled_at),
         idempotency_strategy="RETURN_EXISTING",
-        scope="schedule",
+        workflow_id=workflow_id,
+        scope=SCOPE,
     )
 
 

@@ -13,6 +13,11 @@ SELECT k.workflow_id, k.request_hash, e.status FROM workflows_idempotencykey k
   LEFT JOIN workflows_execution e ON e.id = k.workflow_id
  WHERE k.namespace = %(namespace)s AND k.scope = %(scope)s AND k.key = %(key)s
 
+-- name: owners
+SELECT k.key, k.workflow_id, k.request_hash, e.status FROM workflows_idempotencykey k
+  LEFT JOIN workflows_execution e ON e.id = k.workflow_id
+ WHERE k.namespace = %(namespace)s AND k.scope = %(scope)s AND k.key = ANY(%(keys)s::text[])
+
 -- name: take_over
 -- lock: IDEMPOTENCY
 -- FAIL_ON_RUNNING: exactly one of many takes the key from the finished owner it saw.
