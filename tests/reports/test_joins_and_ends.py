@@ -123,6 +123,26 @@ def test_b123_the_list_of_definitions_can_be_had_without_old_versions(api: Calle
     assert [found["version"] for found in latest if found["name"] == name] == [4]
 
 
+def test_b123_a_page_of_definitions_holds_each_name_once_with_the_number_of_all(api: Caller) -> None:
+    mark = unique("many")
+    names = [f"{mark}_{n:02}" for n in range(25)]
+    for name in reversed(names):
+        for version in (3, 12, 4):
+            flows.register(simple("a"), name=name, version=version)
+    flows.register(simple("a"))
+    path = f"metadata/workflow/search?freeText={mark.upper()}&size=10&start="
+    pages = [api.json("get", f"{path}{start}") for start in (0, 10, 20, 30)]
+    assert [page["totalHits"] for page in pages] == [25] * 4
+    assert [found["name"] for page in pages for found in page["results"]] == names
+    assert [len(page["results"]) for page in pages] == [10, 10, 5, 0]
+    assert {found["version"] for page in pages for found in page["results"]} == {12}, "the greatest number, not the newest row"
+    assert api.json("get", "metadata/workflow/search?freeText=*")["totalHits"] == 26
+    api.empty("delete", f"metadata/workflow/{names[0]}/12")
+    assert api.json("get", f"{path}0")["results"][0]["version"] == 4
+    for wrong in ("start=-1", "size=x", "size=5001"):
+        api.refused("get", f"metadata/workflow/search?{wrong}")
+
+
 def test_b135_a_worker_learns_at_its_next_heartbeat_that_its_run_was_ended() -> None:
     queue = unique("q")
     run = running(simple("a", queue))

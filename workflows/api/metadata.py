@@ -9,12 +9,12 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from orchestrator.api.views import View, body_list, body_object, empty, flag, number
+from orchestrator.api.views import View, body_list, body_object, empty, flag, number, text
 from orchestrator.errors import Invalid, OstinatoError
-from workflows.api.schemas import BULK_ANSWER, EMPTY, IDS_ANSWER, LIST, LIST_ANSWER, OBJECT, OBJECT_ANSWER
+from workflows.api.schemas import BULK_ANSWER, EMPTY, HITS_ANSWER, IDS_ANSWER, LIST, LIST_ANSWER, OBJECT, OBJECT_ANSWER
 from workflows.services import definitions
 from workflows.services.comparing import compare_versions
-from workflows.wire import definition_json, task_definition_json
+from workflows.wire import definition_json, millis, task_definition_json
 
 
 class WorkflowDefinitions(View):
@@ -92,8 +92,26 @@ class LatestDefinitions(View):
 
     @extend_schema(operation_id="list_latest_workflows", responses=LIST_ANSWER)
     def get(self, request: Request) -> Response:
-        latest = {found.name: definition_json(found) for found in definitions.find(self.who.namespace)}
-        return Response(list(latest.values()))
+        return Response([definition_json(found) for found in definitions.find_latest(self.who.namespace)])
+
+
+class SearchDefinitions(View):
+    """Pages of the latest version of each definition, by name; `freeText` is a part of the name in any case."""
+
+    permission = "view"
+
+    @extend_schema(
+        operation_id="search_workflow_definitions",
+        parameters=[OpenApiParameter("freeText", str), OpenApiParameter("start", int), OpenApiParameter("size", int)],
+        responses=HITS_ANSWER,
+    )
+    def get(self, request: Request) -> Response:
+        wanted = text(request, "freeText") or "*"
+        found, total = definitions.find_page(
+            self.who.namespace, "" if wanted == "*" else wanted, number(request, "start", 0),
+            number(request, "size", 100, most=5000),
+        )  # fmt: skip
+        return Response({"totalHits": total, "results": [definition_json(stored) for stored in found]})
 
 
 class DefinitionNames(View):
@@ -103,7 +121,7 @@ class DefinitionNames(View):
 
     @extend_schema(operation_id="list_workflow_names", responses=IDS_ANSWER)
     def get(self, request: Request) -> Response:
-        return Response(sorted({found.name for found in definitions.find(self.who.namespace)}))
+        return Response(list(dict.fromkeys(name for name, *_ in definitions.find_versions(self.who.namespace))))
 
 
 class DefinitionNamesAndVersions(View):
@@ -114,10 +132,9 @@ class DefinitionNamesAndVersions(View):
     @extend_schema(operation_id="list_workflow_names_and_versions", responses=OBJECT_ANSWER)
     def get(self, request: Request) -> Response:
         found: dict[str, list[dict[str, Any]]] = {}
-        for stored in definitions.find(self.who.namespace):
-            shown = definition_json(stored)
-            keys = ("name", "version", "createTime", "updateTime")
-            found.setdefault(stored.name, []).append({key: shown[key] for key in keys})
+        for name, version, created_at, updated_at in definitions.find_versions(self.who.namespace):
+            times = {"createTime": millis(created_at), "updateTime": millis(updated_at)}
+            found.setdefault(name, []).append({"name": name, "version": version, **times})
         return Response(found)
 
 

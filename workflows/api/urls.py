@@ -27,6 +27,7 @@ from workflows.api.bulk import VIEWS
 urlpatterns = [
     path("metadata/workflow", metadata.WorkflowDefinitions.as_view()),
     path("metadata/workflow/validate", metadata.ValidateDefinition.as_view()),
+    path("metadata/workflow/search", metadata.SearchDefinitions.as_view()),
     path("metadata/workflow/latest-versions", metadata.LatestDefinitions.as_view()),
     path("metadata/workflow/names", metadata.DefinitionNames.as_view()),
     path("metadata/workflow/names-and-versions", metadata.DefinitionNamesAndVersions.as_view()),

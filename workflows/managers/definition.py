@@ -92,6 +92,20 @@ class DefinitionManager(VerbManager):
         """All versions of one name, or of every name."""
         return [_definition(row) for row in _SQL.find.rows(namespace=namespace, name=name)]
 
+    def find_latest(self, namespace: str, text: str, start: int, size: int | None) -> list[StoredDefinition]:
+        """A page of the latest versions of the names that hold a text, by name; without a size all from `start` on."""
+        return [
+            _definition(row) for row in _SQL.find_latest.rows(namespace=namespace, text=text, start=start, size=size)
+        ]
+
+    def count_names(self, namespace: str, text: str) -> int:
+        """How many names hold a text."""
+        return int(_SQL.count_names.rows(namespace=namespace, text=text)[0][0])
+
+    def find_versions(self, namespace: str) -> list[tuple[str, int, datetime, datetime]]:
+        """(name, version, created at, updated at) of every version, by name and version."""
+        return [(row[0], row[1], row[2], row[3]) for row in _SQL.find_versions.rows(namespace=namespace)]
+
     def find_mentioning(self, namespace: str, text: str) -> list[StoredDefinition]:
         """All versions whose words contain a text."""
         return [_definition(row) for row in _SQL.find_mentioning.rows(namespace=namespace, text=text)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from dispatch.models import Semaphore
 from orchestrator.conf import conf
 from orchestrator.db.locks import Advisory, advisory_key, take_advisory
-from orchestrator.db.transactions import after_commit, transaction
+from orchestrator.db.transactions import after_commit, snapshot, transaction
 from orchestrator.errors import Conflict, Invalid, NotFound
 from workflows import limits
 from workflows.engine.attributes import attribute_problems
@@ -58,6 +59,23 @@ def get(namespace: str, name: str, version: int | None = None) -> StoredDefiniti
 def find(namespace: str, name: str | None = None) -> list[StoredDefinition]:
     """All versions of one name, or of every name."""
     return WorkflowDefinition.sql.find(namespace, name)
+
+
+def find_latest(namespace: str) -> list[StoredDefinition]:
+    """The latest version of each name."""
+    return WorkflowDefinition.sql.find_latest(namespace, "", 0, None)
+
+
+def find_page(namespace: str, text: str, start: int, size: int) -> tuple[list[StoredDefinition], int]:
+    """A page of the latest versions of the names that hold a text, in any case, and how many names do."""
+    with snapshot():
+        found = WorkflowDefinition.sql.find_latest(namespace, text, start, size)
+        return found, WorkflowDefinition.sql.count_names(namespace, text)
+
+
+def find_versions(namespace: str) -> list[tuple[str, int, datetime, datetime]]:
+    """(name, version, created at, updated at) of every version, by name and version."""
+    return WorkflowDefinition.sql.find_versions(namespace)
 
 
 def unregister(namespace: str, name: str, version: int) -> None:

@@ -35,6 +35,25 @@ SELECT d.version, d.updated_at, t.number, t.latest
 SELECT name, version, definition, created_at, updated_at, created_by FROM workflows_workflowdefinition
  WHERE namespace = %(namespace)s AND (%(name)s::text IS NULL OR name = %(name)s) ORDER BY name, version
 
+-- name: find_latest
+-- The latest version of each name that holds a text, by name. Old versions are counted past in the index, never read.
+WITH page AS (
+    SELECT name, max(version) AS version FROM workflows_workflowdefinition
+     WHERE namespace = %(namespace)s AND position(lower(%(text)s) IN lower(name)) > 0
+     GROUP BY name ORDER BY name LIMIT %(size)s OFFSET %(start)s)
+SELECT d.name, d.version, d.definition, d.created_at, d.updated_at, d.created_by
+  FROM page JOIN workflows_workflowdefinition d
+    ON d.namespace = %(namespace)s AND d.name = page.name AND d.version = page.version
+ ORDER BY d.name
+
+-- name: count_names
+SELECT count(DISTINCT name) FROM workflows_workflowdefinition
+ WHERE namespace = %(namespace)s AND position(lower(%(text)s) IN lower(name)) > 0
+
+-- name: find_versions
+SELECT name, version, created_at, updated_at FROM workflows_workflowdefinition
+ WHERE namespace = %(namespace)s ORDER BY name, version
+
 -- name: find_mentioning
 -- Definitions whose words contain a text: a first sieve, the caller looks closer.
 SELECT name, version, definition, created_at, updated_at, created_by FROM workflows_workflowdefinition
