@@ -99,6 +99,11 @@ MUTATIONS = [
         "tests/races/test_starting.py::test_twenty_starts_with_one_key_make_one_run",
     ),
     Mutation(
+        "INV-6b", "workflows/services/scheduling.py",
+        "idempotency_key=firing_key(schedule, scheduled_at)", "idempotency_key=str(workflow_id)",
+        "tests/db/test_schedules.py::test_backfills_that_race_each_other_and_the_timekeepers_start_each_moment_once",
+    ),
+    Mutation(
         "INV-6c", "workflows/handlers.py",
         '"child", children.key(payload), parent=True', '"child", None, parent=True',
         TRANSITIONS + "test_a_cascade_that_overtakes_the_childs_start_leaves_no_orphan",
@@ -113,6 +118,11 @@ MUTATIONS = [
         "        ON q.id = u.id AND q.lease_token = u.token ORDER BY q.id FOR UPDATE OF q)\nDELETE",
         "        ON q.id = u.id ORDER BY q.id FOR UPDATE OF q)\nDELETE",
         TRANSITIONS + "test_only_the_holder_of_the_lease_may_write",
+    ),
+    Mutation(
+        "INV-7a", "dispatch/sql/task_queue.sql",
+        "       AND (q.respond_by IS NULL OR q.respond_by > now())\n", "",
+        "tests/races/test_leases.py::test_an_attempt_that_is_overdue_is_ended_and_handed_to_nobody",
     ),
     Mutation(
         "INV-7b", "workflows/sql/task.sql",

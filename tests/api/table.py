@@ -59,6 +59,7 @@ DEVIATIONS = {
     "get,queue/size": "always 0, see `queue/`",
     "get,schema": "the OpenAPI document; `GET schemas` lists schemas of payloads",
     "get,scheduler/schedules/X": "404 for an unknown one, where OSS may answer empty",
+    "post,scheduler/schedules/X/backfill": "`dryRun` lists the moments and their runs; at most 500 moments at once",
     "get,scheduler/schedules/X/pause": "refused to browsers",
     "get,scheduler/schedules/X/resume": "refused to browsers",
     "get,scheduler/admin/pause": "pauses the schedules of the namespace one by one; refused to browsers",
