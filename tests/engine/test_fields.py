@@ -267,6 +267,13 @@ def test_defaults_that_clients_send_are_no_fields(empty: Any) -> None:
     assert not [line for line in found if "expected" not in line], "the shape of a field is another matter"
 
 
+@pytest.mark.parametrize(("said", "refused"), [(["a", "b"], False), (["a"], True), ([], True), (None, True)])
+def test_a_fork_may_repeat_the_list_of_its_join_as_sdks_do(said: list[str] | None, refused: bool) -> None:
+    forking = task("FORK_JOIN", "f", forkTasks=[[simple("a")], [simple("b")]], joinOn=["a", "b"])
+    found = problems(forking, *([] if said is None else [task("JOIN", "j", joinOn=said)]))
+    assert ([line for line in found if line.startswith("tasks[0].joinOn: expected what the JOIN")] != []) == refused
+
+
 def test_only_what_others_complete_may_complete_asynchronously() -> None:
     assert problems(simple("a", asyncComplete=True)) == []
     http = task("HTTP", "h", inputParameters={"uri": "http://x"}, asyncComplete=True)

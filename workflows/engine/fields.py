@@ -79,14 +79,20 @@ def unknown_in_workflow(definition: dict[str, Any]) -> Iterator[Problem]:
             yield Problem(name, _REFUSED.get(name) or _unknown(name, WORKFLOW | NOTES, "a workflow"))
 
 
-def unknown_in_task(task: dict[str, Any], path: str) -> Iterator[Problem]:
-    """The fields of a task that would change nothing; a worker's own type may complete when it likes."""
+def unknown_in_task(task: dict[str, Any], path: str, following: Any = None) -> Iterator[Problem]:
+    """The fields of a task that would change nothing; a worker's own type may complete when it likes.
+
+    SDKs repeat the list of a JOIN on the fork that it follows.
+    """
     type_ = str(task.get("type") or "SIMPLE")
     own = TASK | NOTES | TYPED.get(type_, frozenset())
     for name, value in task.items():
         if not value or name in own or name in _HARMLESS:
             continue
-        if name == "asyncComplete":
+        if name == "joinOn" and type_ == "FORK_JOIN":
+            if not isinstance(following, dict) or following.get("joinOn") != value:
+                yield Problem(f"{path}.{name}", "expected what the JOIN behind it says: a FORK_JOIN itself joins nothing")
+        elif name == "asyncComplete":
             yield from _async(type_, f"{path}.{name}")
         elif name in _REFUSED:
             yield Problem(f"{path}.{name}", _REFUSED[name])

@@ -143,7 +143,7 @@ class _Walker:
         if not isinstance(type_, str):
             self.add(f"{path}.type", f"expected a text, got {type_!r}")
             return
-        self.problems += unknown_in_task(task, path)
+        self.problems += unknown_in_task(task, path, place.following)
         if type_ in NOT_YET:
             self.add(f"{path}.type", f"task type {type_} is not supported yet")
         for name in ("retryCount", "startDelay"):
