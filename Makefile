@@ -4,7 +4,6 @@ PY := $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 pytho
 BIN := .venv/bin
 FRESH := .venv/.fresh
 ARGS ?=
-SAMPLE ?= 300
 
 .PHONY: up test lint format bench stress mutants lock clean
 
@@ -33,9 +32,8 @@ stress: $(FRESH) ## slow: thousands of runs under chaos, contention fifty times;
 	$(BIN)/python -m pytest -m stress $(ARGS)
 	$(BIN)/python -m pytest -n auto --through-pooler tests/races tests/e2e
 
-mutants: $(FRESH) ## each invariant's mutation must make its test fail, and most of SAMPLE= mutants of the engine (0: all)
+mutants: $(FRESH) ## each invariant's mutation must make its test fail
 	$(BIN)/python -m tests.mutations $(ARGS)
-	$(BIN)/python -m tests.engine_mutants --sample $(SAMPLE)
 
 lock: $(FRESH) ## after a change of dependencies in pyproject.toml
 	$(BIN)/python scripts/lock

@@ -122,6 +122,9 @@ class Pass:
 
     # Rows
 
+    def _add(self, row: Row) -> None:
+        self.book.add(row)
+
     def open_row(self, ref: str, iteration: str) -> Row | None:
         """The open row of an operator at an iteration."""
         return self.book.open_row(ref, iteration)

@@ -146,7 +146,7 @@ class _Continuation(Pass):
         # The total time-out of a task counts from the operator's retry, or it would end at once.
         self.remade = [Row.of(replace(view, first_scheduled_at=None)) for view in remade]
         for row in self.remade:
-            self.book.add(row)
+            self._add(row)
 
     def decide(self) -> Decision:
         try:
