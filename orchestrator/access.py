@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
+from orchestrator.addresses import origin
 from orchestrator.conf import conf
 from orchestrator.db.ids import parse_id
 from orchestrator.errors import Forbidden, Unauthenticated
-from orchestrator.services import keys
+from orchestrator.services import keys, throttling
 from orchestrator.services.keys import PERMISSIONS
 
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
@@ -36,11 +37,13 @@ class Principal:
 def principal(user: Any, address: str | None, headers: Headers) -> Principal | None:
     """The caller behind an API key, a session's user, or this machine in demo mode; None for nobody.
 
-    Credentials that are wrong raise InvalidToken or ExpiredToken: they never become somebody else.
+    Credentials that are wrong raise InvalidToken or ExpiredToken: they never become somebody else. Too many of them
+    raise LockedOut, and too many requests of a key LimitExceeded.
     """
     given = credentials(headers)
     if given is not None:
-        key = keys.authenticate(given)
+        key = keys.authenticate(given, tried_from(address, headers))
+        throttling.take(key.id)
         return Principal(f"key:{key.name}", key.namespace, frozenset(key.permissions), tuple(key.queues))
     namespace = conf().DEFAULT_NAMESPACE
     if user is not None and user.is_authenticated and user.is_active and user.is_staff:
@@ -84,6 +87,11 @@ def is_demo(address: str | None, headers: Headers) -> bool:
     if origin is not None and urlsplit(origin).netloc != host:
         return False
     return not host or validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS)
+
+
+def tried_from(address: str | None, headers: Headers) -> str | None:
+    """What wrong credentials are counted against; None in the open demo, where nobody needs any."""
+    return None if is_demo(address, headers) else origin(address, headers.get("x-forwarded-for"))
 
 
 def require(who: Principal | None, permission: str) -> Principal:

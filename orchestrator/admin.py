@@ -7,9 +7,12 @@ column, count no further than a cap, and look for what has no index in the newes
 from __future__ import annotations
 
 from functools import cached_property
+from math import ceil
 from typing import Any, ClassVar
 
-from django.contrib import admin
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.forms import AdminAuthenticationForm
 from django.core.paginator import Paginator
 from django.db import models
 from django.db.models import F, QuerySet
@@ -17,9 +20,14 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from orchestrator.addresses import origin
+from orchestrator.conf import conf
 from orchestrator.db.functions import JsonbPretty
 from orchestrator.db.ids import parse_id
-from orchestrator.models import ApiKey, AuditEntry
+from orchestrator.errors import LockedOut, NotFound
+from orchestrator.models import ApiKey, AuditEntry, Lockout
+from orchestrator.services import lockouts
+from orchestrator.services.lockouts import Subject
 
 LIST_CAP = 10_000
 """Rows a list can be paged through."""
@@ -168,3 +176,58 @@ class ApiKeyAdmin(EngineAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return [name for name in super().get_fields(request, obj) if not name.endswith("digest")]
+
+
+@admin.register(Lockout)
+class LockoutAdmin(EngineAdmin):
+    """Wrong credentials in their window, and who is locked out; lifting forgets both."""
+
+    list_display = ("kind", "name", "failures", "locked_until", "ends_at")
+    ordering = ("-ends_at",)
+    search_names = ("kind", "name")
+    search_help_text = "A kind (key, user, address), or a key's id, a user's name or an address"
+    actions = ("lift_selected",)
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        term = search_term.strip()
+        return (queryset.filter(models.Q(kind=term) | models.Q(name=term)) if term else queryset), False
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        return self.operates(request)
+
+    @admin.action(description="Lift selected lock-outs", permissions=["operate"])
+    def lift_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        count = 0
+        for row in queryset:
+            try:
+                lockouts.lift(
+                    Subject(row.kind, row.name), actor=request.user.get_username(), namespace=conf().DEFAULT_NAMESPACE
+                )
+            except NotFound:
+                continue  # somebody else was quicker
+            count += 1
+        self.message_user(request, f"Lifted: {count}.", messages.SUCCESS)
+
+
+class LoginForm(AdminAuthenticationForm):
+    """Django's, which judges no more passwords of a name or an address that had too many wrong ones."""
+
+    def clean(self) -> dict[str, Any]:
+        name, request = self.cleaned_data.get("username"), self.request
+        if not name or not self.cleaned_data.get("password") or request is None:
+            return super().clean()
+        address = origin(request.META.get("REMOTE_ADDR"), request.headers.get("X-Forwarded-For"))
+        try:
+            attempt = lockouts.begin(Subject("user", name), Subject("address", address))
+        except LockedOut as error:
+            minutes = ceil(error.retry_after / 60)
+            raise forms.ValidationError(
+                f"Too many wrong passwords for this name or from this address: try again in {minutes} min."
+            ) from None
+        try:
+            cleaned = super().clean()
+        except forms.ValidationError:
+            lockouts.refuse(attempt, conf().DEFAULT_NAMESPACE)
+            raise
+        lockouts.forgive(attempt)
+        return cleaned

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections
 
+from orchestrator.addresses import networks
 from orchestrator.conf import conf, unknown_keys
 
 PACKAGES = ("workflows", "dispatch", "outbox")
@@ -35,6 +36,10 @@ def configuration(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
                 id="ostinato.E003",
             )
         )
+    try:
+        networks(conf().PROXIES)
+    except ValueError as error:
+        found.append(Error(f"settings.OSTINATO PROXIES: expected networks, got {error}.", id="ostinato.E008"))
     return found
 
 

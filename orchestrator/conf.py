@@ -27,6 +27,18 @@ class Conf:
     """Life of a token that an API key was exchanged for."""
     KEY_CACHE_SECONDS: float = 5.0
     """How long a process may not know that a key was revoked."""
+    LOCKOUT_FAILURES: int = 10
+    """Wrong secrets of one API key, or passwords of one user, after which it is locked out; 0 never does."""
+    LOCKOUT_ADDRESS_FAILURES: int = 50
+    """The same of one address (of version 6: a /64 network), whatever it tries."""
+    LOCKOUT_WINDOW_SECONDS: float = 300.0
+    """Failures add up for this long."""
+    LOCKOUT_SECONDS: float = 300.0
+    """How long a lock-out lasts."""
+    PROXIES: str = ""
+    """Networks of the proxies whose X-Forwarded-For is believed, as 10.0.0.0/8, ::1; empty believes nobody's."""
+    KEY_REQUESTS_PER_MINUTE: int = 0
+    """Requests of one API key that each web process answers in a minute, at most; 0 does not count them."""
     SECRET_KEYS: str = ""
     """Base64 of 32 bytes for each key that seals secrets, the newest first; empty derives one from SECRET_KEY."""
     REQUIRE_OWNER_EMAIL: bool = False

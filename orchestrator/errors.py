@@ -94,8 +94,18 @@ class ExpiredToken(Unauthenticated):
 
 
 class LimitExceeded(OstinatoError):
+    """Too much; another try makes sense after `retry_after` seconds."""
+
     code = "LIMIT_EXCEEDED"
     retryable = True
+
+    def __init__(self, message: str | None = None, *, retry_after: float = 1, **fields: Any):
+        self.retry_after = retry_after
+        super().__init__(message, **fields)
+
+
+class LockedOut(LimitExceeded):
+    message = "There were too many wrong credentials; wait before the next try."
 
 
 class ProgrammingError(RuntimeError):

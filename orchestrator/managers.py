@@ -38,6 +38,10 @@ class StoredKey:
     last_used_at: datetime | None
     is_stale: bool
     """Whether its last use was noted more than a minute ago."""
+    retired: str | None = None
+    """Digest of the secret before this one."""
+    locked_seconds: float | None = None
+    """How long it stays locked out, if it is."""
 
 
 class AuditManager(VerbManager):

@@ -1,4 +1,4 @@
-"""Tables that belong to no engine app: the audit trail, API keys, tags, secrets and environment variables."""
+"""Tables that belong to no engine app: the audit trail, API keys, lock-outs, tags, secrets, environment variables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from django.db import models
 from orchestrator.db.ids import new_id
 from orchestrator.db.models import EngineModel
 from orchestrator.managers import ApiKeyManager, AuditManager, EnvironmentManager, SecretManager, TagManager
+from orchestrator.managers_lockouts import LockoutManager
 
 
 class AuditEntry(EngineModel):
@@ -54,6 +55,23 @@ class ApiKey(EngineModel):
     class Meta(EngineModel.Meta):
         verbose_name = "API key"
         indexes = [models.Index(fields=["namespace", "id"], name="orchestrator_apikey_namespace")]
+
+
+class Lockout(EngineModel):
+    """Wrong credentials of a key, a user or an address; `ends_at` is when they, and the lock-out, are over."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    kind = models.TextField()
+    name = models.TextField()
+    failures = models.IntegerField()
+    locked_until = models.DateTimeField(null=True)
+    ends_at = models.DateTimeField()
+
+    sql = LockoutManager()
+
+    class Meta(EngineModel.Meta):
+        verbose_name = "lock-out"
+        constraints = [models.UniqueConstraint(fields=["kind", "name"], name="orchestrator_lockout_key")]
 
 
 class Tag(EngineModel):

@@ -7,8 +7,11 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularSwaggerView
 
+from orchestrator.admin import LoginForm
 from orchestrator.api import keys, openapi  # noqa: F401  (registers itself)
 from orchestrator.system import Health, Version
+
+admin.site.login_form = LoginForm
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="ops:home")),

@@ -18,7 +18,7 @@ from dispatch.services import dispatching
 from dispatch.services.dispatching import ReportOutcome, TaskReport
 from dispatch.services.polling import note_polls, queue_name
 from orchestrator import access
-from orchestrator.api import dump, load, refusal
+from orchestrator.api import dump, load, refusal, retry_after
 from orchestrator.api.views import number, text
 from orchestrator.db.hints import QUEUE
 from orchestrator.errors import Forbidden, LeaseLost, NotFound, OstinatoError
@@ -40,8 +40,12 @@ class Parameters:
 
 
 def headers(request: Request) -> dict[str, str]:
-    """The headers by name, in lower case."""
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.scope["headers"]}
+    """The headers by name, in lower case; lines of one name are joined, as for the views."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in request.scope["headers"]:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        found[name] = f"{found[name]},{value}" if name in found else value
+    return found
 
 
 def is_ours(request: Request) -> bool:
@@ -75,7 +79,8 @@ def refusing(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
             body = refusal(error)
             if body is None:
                 raise
-            return Response(body["status"], dump(body))
+            wait = [(b"retry-after", retry_after(getattr(error, "retry_after", None)).encode())]
+            return Response(body["status"], dump(body), headers=tuple(wait if body["status"] == 429 else ()))
 
     return answer
 

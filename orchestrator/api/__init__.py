@@ -152,7 +152,7 @@ def error_response(error: Exception, context: Any) -> Response:
     """The answer to an exception; what is no refusal is logged and answered without its text."""
     refused = refusal(error)
     if refused is not None:
-        return _response(refused)
+        return _response(refused, getattr(error, "retry_after", None))
     if isinstance(error, (Http404, exceptions.NotFound)):
         return _response(error_body("NOT_FOUND", "There is nothing at this path.", 404))
     if isinstance(error, exceptions.APIException):
@@ -187,8 +187,13 @@ def refusal(error: Exception) -> dict[str, Any] | None:
 def _response(body: dict[str, Any], wait: float | None = None) -> Response:
     response = Response(body, status=body["status"], content_type="application/json")
     if body["status"] == 429:
-        response["Retry-After"] = str(ceil(wait or 1))
+        response["Retry-After"] = retry_after(wait)
     return response
+
+
+def retry_after(seconds: float | None) -> str:
+    """The header of this name."""
+    return str(max(1, ceil(seconds or 0)))
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

@@ -8,7 +8,6 @@ from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import SimpleRateThrottle
 
 from orchestrator import access
 from orchestrator.api.views import View, body_object, empty
@@ -37,21 +36,11 @@ def key_json(key: StoredKey, secret: str | None = None) -> dict[str, Any]:
     return found | ({"secret": secret} if secret else {})
 
 
-class TokenThrottle(SimpleRateThrottle):
-    """Slows down one address that tries keys; each process counts for itself."""
-
-    rate = "60/min"
-
-    def get_cache_key(self, request: Request, view: Any) -> str:
-        return f"ostinato-token-{self.get_ident(request)}"
-
-
 class Token(View):
     """Exchange an API key for a token. The open demo has no use for one: 404 tells clients to go on without."""
 
     authentication_classes: list[type] = []
     permission_classes: list[type] = []
-    throttle_classes = [TokenThrottle]
     permission = "open"
 
     @extend_schema(operation_id="create_token", request=BODY, responses=ANSWER)
@@ -60,10 +49,11 @@ class Token(View):
         wrong = [name for name in ("keyId", "keySecret") if not isinstance(given.get(name), str) or not given[name]]
         if wrong:
             raise Invalid(problems=[(name, f"expected a text, got {given.get(name)!r:.40}") for name in wrong])
+        tried_from = access.tried_from(request.META.get("REMOTE_ADDR"), request.headers)
         try:
-            token = keys.exchange(given["keyId"], given["keySecret"])
+            token = keys.exchange(given["keyId"], given["keySecret"], tried_from)
         except InvalidToken:
-            if access.is_demo(request.META.get("REMOTE_ADDR"), request.headers):
+            if tried_from is None:
                 raise NotFound("This server is an open demo: call it without a token.") from None
             raise
         return Response({"token": token})

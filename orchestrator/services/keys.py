@@ -21,16 +21,18 @@ from django.utils.crypto import salted_hmac
 from orchestrator.conf import conf
 from orchestrator.db.ids import new_id, parse_id
 from orchestrator.db.transactions import transaction
-from orchestrator.errors import ExpiredToken, Forbidden, Invalid, InvalidToken, NotFound
+from orchestrator.errors import ExpiredToken, Forbidden, Invalid, InvalidToken, LockedOut, NotFound, Unauthenticated
 from orchestrator.managers import StoredKey
 from orchestrator.models import ApiKey, AuditEntry
+from orchestrator.services import lockouts
+from orchestrator.services.lockouts import Subject
 
 PERMISSIONS = ("view", "start", "operate", "define", "work", "admin")
 MOST_SECONDS = 10 * 365 * 24 * 3600
 """A key's life and an old secret's grace, at most."""
 _ALGORITHM = "HS256"
 _SALT = "orchestrator.services.keys"
-_REMEMBERED: dict[UUID, tuple[StoredKey | None, float]] = {}
+_REMEMBERED: dict[UUID, tuple[StoredKey, float]] = {}
 _LOCK = threading.Lock()
 _MOST_REMEMBERED = 10_000
 
@@ -99,50 +101,91 @@ def find_all(namespace: str) -> list[StoredKey]:
     return ApiKey.sql.find_all(namespace)
 
 
-def exchange(key_id: str, secret: str) -> str:
-    """A token for a key, valid for `TOKEN_SECONDS`; raises InvalidToken."""
-    key = authenticate(f"{key_id}.{secret}")
+def exchange(key_id: str, secret: str, tried_from: str | None = None) -> str:
+    """A token for a key, valid for `TOKEN_SECONDS`; raises what `authenticate` does."""
+    known = parse_id(key_id)
+    key = _admit(None if known is None else _Proof(known, _digest(secret), is_secret=True), tried_from)
     now = int(time.time())
     claims = {"sub": str(key.id), "sec": _digest(secret)[:16], "iat": now, "exp": now + conf().TOKEN_SECONDS}
     return jwt.encode(claims, _signing_keys()[0], algorithm=_ALGORITHM)
 
 
-def authenticate(credentials: str) -> StoredKey:
-    """The key behind `<id>.<secret>` or behind a token; raises InvalidToken or ExpiredToken."""
-    key_id, proof = _read(credentials)
-    key = _remember(key_id)
-    if key is None or not any(hmac.compare_digest(digest[: len(proof)], proof) for digest in key.digests):
-        raise InvalidToken
-    if key.state != "active":
-        raise InvalidToken(f"The API key {key.name!r} is {key.state}.")
-    return key
+def authenticate(credentials: str, tried_from: str | None = None) -> StoredKey:
+    """The key behind `<id>.<secret>` or behind a token; raises InvalidToken, ExpiredToken or LockedOut.
+
+    A guess counts against its key and the address `tried_from`; None counts nothing. A token is no guess: who holds
+    one works on while its key is locked out.
+    """
+    return _admit(_read(credentials), tried_from)
 
 
 def is_remembered(credentials: str) -> bool:
     """Whether `authenticate` would answer without the database."""
     try:
-        known = _REMEMBERED.get(_read(credentials)[0])
-    except InvalidToken:
+        shown = _read(credentials)
+    except Unauthenticated:
         return True
-    return known is not None and known[1] > time.monotonic()
+    return shown is not None and _remembered(shown) is not None
 
 
-def _read(credentials: str) -> tuple[UUID, str]:
-    """The id of a key, and a digest of its secret or the beginning of one."""
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """The id of a key, and a digest of its secret or, of a token that we signed, the beginning of one."""
+
+    key_id: UUID
+    digest: str
+    is_secret: bool
+
+    def fits(self, key: StoredKey) -> bool:
+        return any(hmac.compare_digest(digest[: len(self.digest)], self.digest) for digest in key.digests)
+
+    def is_locked(self, key: StoredKey) -> bool:
+        return self.is_secret and key.locked_seconds is not None
+
+    def is_guess(self, key: StoredKey | None) -> bool:
+        """Whether it can be one: tokens are signed, and a fleet may still have the secret from before a rotation."""
+        return self.is_secret and (key is None or not hmac.compare_digest(key.retired or "", self.digest))
+
+
+def _admit(shown: _Proof | None, tried_from: str | None) -> StoredKey:
+    if shown is None:
+        _count_guess(tried_from, None, conf().DEFAULT_NAMESPACE)
+        raise InvalidToken
+    key = _remembered(shown) or _look_up(shown.key_id)
+    if key is None or not shown.fits(key):
+        if shown.is_guess(key):
+            _count_guess(tried_from, shown.key_id, key.namespace if key else conf().DEFAULT_NAMESPACE)
+        raise InvalidToken
+    if tried_from is not None and shown.is_locked(key):
+        raise LockedOut(retry_after=key.locked_seconds or 1)
+    if key.state != "active":
+        raise InvalidToken(f"The API key {key.name!r} is {key.state}.")
+    return key
+
+
+def _count_guess(tried_from: str | None, key_id: UUID | None, namespace: str) -> None:
+    """Audit and count a wrong credential; raises LockedOut instead when its key or address is locked out."""
+    if tried_from is None:
+        return
+    subjects = [Subject("address", tried_from), *([Subject("key", str(key_id))] if key_id else [])]
+    attempt = lockouts.begin(*subjects)
+    lockouts.refuse(attempt, namespace)
+    if attempt.locked and key_id is not None:
+        _forget(key_id)
+
+
+def _read(credentials: str) -> _Proof | None:
+    """What credentials prove, None when they are none of ours; raises ExpiredToken."""
     if credentials.count(".") == 1:
         shown, _, secret = credentials.partition(".")
         key_id = parse_id(shown)
-        if key_id is None or not secret:
-            raise InvalidToken
-        return key_id, _digest(secret)
+        return _Proof(key_id, _digest(secret), is_secret=True) if key_id and secret else None
     claims = _claims(credentials)
-    key_id = parse_id(str(claims["sub"]))
-    if key_id is None:
-        raise InvalidToken
-    return key_id, str(claims["sec"])
+    key_id = parse_id(str(claims["sub"])) if claims else None
+    return _Proof(key_id, str(claims["sec"]), is_secret=False) if claims and key_id else None
 
 
-def _claims(token: str) -> dict[str, object]:
+def _claims(token: str) -> dict[str, object] | None:
     for signing_key in _signing_keys():
         try:
             claims: dict[str, object] = jwt.decode(
@@ -153,10 +196,9 @@ def _claims(token: str) -> dict[str, object]:
         except jwt.ExpiredSignatureError:
             raise ExpiredToken from None
         except jwt.InvalidTokenError:
-            raise InvalidToken from None
-        if isinstance(claims["sec"], str) and len(claims["sec"]) == 16:
-            return claims
-    raise InvalidToken
+            return None
+        return claims if isinstance(claims["sec"], str) and len(claims["sec"]) == 16 else None
+    return None
 
 
 def _signing_keys() -> list[bytes]:
@@ -167,18 +209,21 @@ def _signing_keys() -> list[bytes]:
     ]
 
 
-def _remember(key_id: UUID) -> StoredKey | None:
-    now = time.monotonic()
-    known = _REMEMBERED.get(key_id)
-    if known is not None and known[1] > now:
-        return known[0]
+def _remembered(shown: _Proof) -> StoredKey | None:
+    """The key, if it is remembered and lets in: what is refused may be true by now, and is looked up."""
+    key, until = _REMEMBERED.get(shown.key_id, (None, 0.0))
+    return key if key and until > time.monotonic() and shown.fits(key) and not shown.is_locked(key) else None
+
+
+def _look_up(key_id: UUID) -> StoredKey | None:
     found = ApiKey.sql.find(key_id)
     if found is not None and found.is_stale:
         ApiKey.sql.note_use(key_id)
     with _LOCK:
         if len(_REMEMBERED) >= _MOST_REMEMBERED:
             _REMEMBERED.clear()
-        _REMEMBERED[key_id] = (found, now + conf().KEY_CACHE_SECONDS)
+        if found is not None:
+            _REMEMBERED[key_id] = (found, time.monotonic() + conf().KEY_CACHE_SECONDS)
     return found
 
 

@@ -14,7 +14,10 @@ SELECT id, namespace, name, permissions, queues,
     array_remove(ARRAY[digest, CASE WHEN previous_until > now() THEN previous_digest END], NULL),
     CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= now() THEN 'expired' ELSE 'active' END,
     created_by, created_at, expires_at, revoked_at, last_used_at,
-    last_used_at IS NULL OR last_used_at < now() - interval '1 minute'
+    last_used_at IS NULL OR last_used_at < now() - interval '1 minute',
+    previous_digest,
+    (SELECT extract(epoch FROM l.locked_until - now())::float8 FROM orchestrator_lockout l
+      WHERE l.kind = 'key' AND l.name = orchestrator_apikey.id::text AND l.locked_until > now())
 FROM orchestrator_apikey
 WHERE id = %(id)s
 

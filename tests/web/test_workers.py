@@ -160,3 +160,41 @@ def test_the_native_paths_know_keys_and_their_queues(committed: None) -> None:
         assert (wrong[0], wrong[1]["error"]) == (401, "INVALID_TOKEN")
         keys.revoke(flows.NAMESPACE, key.id, actor="ann")
         assert web.request("GET", f"/api/tasks/poll/batch/{mine}?timeout=0", headers=token)[0] == 401
+
+
+def test_both_kinds_of_path_lock_out_together_and_throttle_the_same(committed: None, settings: Any) -> None:
+    limits = {"DEMO_OPEN": False, "LOCKOUT_FAILURES": 4, "LOCKOUT_ADDRESS_FAILURES": 0, "KEY_REQUESTS_PER_MINUTE": 3}
+    settings.OSTINATO = {**settings.OSTINATO, **limits}
+    key, _ = keys.create(KeyRequest(flows.NAMESPACE, "tried", ("work",)), actor="ann")
+    path = "/api/tasks/poll/batch/q?timeout=0"
+    wrong = {"Authorization": f"Bearer {key.id}.wrong"}
+
+    def by_view(headers: dict[str, str]) -> tuple[int, Any, Any]:
+        answer = Client().get(path, headers=headers)
+        return answer.status_code, answer.content, answer.get("Retry-After")
+
+    with Processes(**{f"OSTINATO_{name}": str(value) for name, value in limits.items()}) as web:
+        web.start_web()
+
+        def natively(headers: dict[str, str]) -> tuple[int, Any, Any]:
+            client = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
+            client.request("GET", path, headers=headers)
+            answer = client.getresponse()
+            found = answer.status, answer.read(), answer.headers["Retry-After"]
+            client.close()
+            return found
+
+        refused = [ask(wrong) for ask in (natively, by_view, natively, by_view)]
+        assert {status for status, _, _ in refused} == {401}
+        locked = [natively(wrong), by_view(wrong)]
+        assert {status for status, _, _ in locked} == {429}
+        assert locked[0][1] == locked[1][1]
+        assert all(290 < int(wait) <= 300 for _, _, wait in locked)
+        other, secret = keys.create(KeyRequest(flows.NAMESPACE, "busy", ("work",)), actor="ann")
+        right = {"Authorization": f"Bearer {other.id}.{secret}"}
+        for ask in (natively, by_view):
+            assert [ask(right)[:2] for _ in range(3)] == [(200, b"[]")] * 3
+        throttled = [natively(right), by_view(right)]
+        assert {status for status, _, _ in throttled} == {429}
+        assert throttled[0][1] == throttled[1][1]
+        assert all(1 <= int(wait) <= 20 for _, _, wait in throttled)

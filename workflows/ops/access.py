@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from orchestrator.access import Headers, principal
-from orchestrator.errors import Unauthenticated
+from orchestrator.errors import LimitExceeded, Unauthenticated
 
 VIEW = "workflows.view_execution"
 OPERATE = "workflows.change_execution"
@@ -27,7 +27,7 @@ def may_view(user: Any, address: str | None, headers: Headers, namespace: str | 
     known = user is not None and user.is_authenticated
     try:
         who = principal(user, address, headers)
-    except Unauthenticated:
+    except (Unauthenticated, LimitExceeded):
         who = None
     if who is None:
         return Verdict.FORBIDDEN if known else Verdict.LOG_IN

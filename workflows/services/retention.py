@@ -14,7 +14,7 @@ from dispatch.models import WorkerPoll
 from orchestrator.conf import conf
 from orchestrator.db.ids import id_floor
 from orchestrator.db.transactions import transaction
-from orchestrator.models import AuditEntry
+from orchestrator.models import AuditEntry, Lockout
 from workflows.models import DecideQueue, Execution, IdempotencyKey
 from workflows.services.control.removing import erase
 from workflows.services.maintenance import empty_months
@@ -92,6 +92,8 @@ def _prune_records(now: datetime) -> None:
         AuditEntry.sql.prune(id_floor(_ago(now, conf().RETENTION_AUDIT_DAYS)))
     with transaction():
         WorkerPoll.sql.prune(seconds=timedelta(days=conf().RETENTION_POLL_DAYS).total_seconds())
+    with transaction():
+        Lockout.sql.prune()
 
 
 def _ago(now: datetime, days: int) -> datetime:
