@@ -26,12 +26,16 @@ Headers = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated caller: its name for the audit trail, its namespace, its rights; no queues are all queues."""
+    """An authenticated caller: its name for the audit trail, its namespace, its rights; no queues are all queues.
+
+    A user's `groups` are those of Django; a key is in none.
+    """
 
     name: str
     namespace: str
     permissions: frozenset[str]
     queues: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
 
 def principal(user: Any, address: str | None, headers: Headers) -> Principal | None:
@@ -48,7 +52,8 @@ def principal(user: Any, address: str | None, headers: Headers) -> Principal | N
     namespace = conf().DEFAULT_NAMESPACE
     if user is not None and user.is_authenticated and user.is_active and user.is_staff:
         granted = PERMISSIONS if user.is_superuser else _granted(user)
-        return Principal(user.get_username(), namespace, frozenset(granted))
+        groups = tuple(user.groups.values_list("name", flat=True))
+        return Principal(user.get_username(), namespace, frozenset(granted), groups=groups)
     if is_demo(address, headers):
         return Principal("demo", namespace, frozenset(PERMISSIONS))
     return None

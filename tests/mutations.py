@@ -39,7 +39,28 @@ EVENTS = "tests/db/test_events.py::"
 LIMITS = "tests/races/test_limits.py::"
 TURNS = "tests/races/test_turns.py::"
 ADMISSION = "tests/races/test_admission.py::"
+PEOPLE = "workflows/sql/human_task.sql"
 MUTATIONS = [
+    Mutation(
+        "INV-9", PEOPLE,
+        "     OR claimed_by IS NULL\n    AND (", "     OR (",
+        "tests/races/test_human_tasks.py::test_two_who_claim_a_task_at_once_get_one_winner_and_one_conflict",
+    ),
+    Mutation(
+        "INV-9", "workflows/services/human_tasks.py",
+        "        first=lambda: _claim(namespace, task, who),\n", "",
+        "tests/races/test_human_tasks.py::test_an_answer_waits_for_the_claim_of_another_and_is_refused",
+    ),
+    Mutation(
+        "INV-11", "workflows/transitions.py",
+        "        _empty_inbox(ended)\n", "",
+        "tests/db/test_human_tasks.py::test_a_task_is_in_the_inbox_from_its_start_to_its_end",
+    ),
+    Mutation(
+        "INV-11", "workflows/transitions.py",
+        "    _empty_inbox(cancelled)\n", "",
+        MATRIX,
+    ),
     Mutation(
         "INV-2", QUEUE,
         "ON CONFLICT (workflow_id) DO UPDATE SET bumps = q.bumps + 1\n\n-- name: claim\n",
@@ -126,8 +147,8 @@ MUTATIONS = [
     ),
     Mutation(
         "INV-7b", "workflows/sql/task.sql",
-        "   AND t.ended_at IS NULL\nRETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.status, t.sub_workflow_id\n\n-- name: restate",
-        "RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.status, t.sub_workflow_id\n\n-- name: restate",
+        "   AND t.ended_at IS NULL\nRETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.type, t.status, t.sub_workflow_id\n\n-- name: restate",
+        "RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.type, t.status, t.sub_workflow_id\n\n-- name: restate",
         TRANSITIONS + "test_a_finished_task_stays_finished",
     ),
     Mutation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
@@ -13,6 +14,7 @@ from workflows.managers.decide_queue import DecideQueueManager
 from workflows.managers.definition import DefinitionManager, RevisionManager, TaskDefinitionManager
 from workflows.managers.execution import ExecutionManager
 from workflows.managers.history import HistoryManager
+from workflows.managers.human_task import HumanTaskManager
 from workflows.managers.idempotency import IdempotencyManager
 from workflows.managers.payload_schema import PayloadSchemaManager
 from workflows.managers.schedule import ScheduleManager, ScheduleRunManager
@@ -313,6 +315,34 @@ class Timer(EngineModel):
             models.Index(fields=["due_at"], condition=models.Q(quarantined=False), name="workflows_timer_due"),
             models.Index(fields=["workflow_id", "task_id"], name="workflows_timer_workflow"),
         ]
+
+
+class HumanTask(EngineModel):
+    """An open HUMAN task in the inbox; it leaves when the task ends."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    workflow_id = models.UUIDField()
+    namespace = models.TextField()
+    workflow_name = models.TextField()
+    ref = models.TextField()
+    iteration = models.TextField()
+    name = models.TextField()
+    assignee = models.TextField(null=True)
+    candidate_users = ArrayField(models.TextField())
+    candidate_groups = ArrayField(models.TextField())
+    claimed_by = models.TextField(null=True)
+    claimed_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField()
+    due_at = models.DateTimeField(null=True)
+    escalated_at = models.DateTimeField(null=True)
+
+    sql = HumanTaskManager()
+
+    class Meta(EngineModel.Meta):
+        indexes = [models.Index(fields=["namespace", "id"], name="workflows_humantask_inbox")]
+
+    def __str__(self) -> str:
+        return f"{self.ref} {self.id}"
 
 
 class IdempotencyKey(EngineModel):

@@ -8,7 +8,7 @@ from uuid import UUID
 from orchestrator.db.ids import new_id
 from outbox.managers import NewOutboxEvent
 from workflows.engine import compensation
-from workflows.engine.commands import EndRun, ScheduleTask
+from workflows.engine.commands import EndRun, Inbox, ScheduleTask
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution, RunEnd
 from workflows.managers.history import NewEvent
@@ -71,6 +71,23 @@ def queue_row(
         "delay_seconds": task.delay_seconds,
         "response_seconds": task.response_seconds,
         "timeout_seconds": task.timeout_seconds,
+    }
+
+
+def inbox_row(workflow_id: UUID, namespace: str, task: ScheduleTask, inbox: Inbox) -> dict[str, Any]:
+    """The row of a task that waits for a person."""
+    return {
+        "id": task.id,
+        "workflow_id": workflow_id,
+        "namespace": namespace,
+        "workflow_name": inbox.workflow_name,
+        "ref": task.ref,
+        "iteration": task.iteration,
+        "name": task.name,
+        "assignee": inbox.assignee,
+        "candidate_users": inbox.users,
+        "candidate_groups": inbox.groups,
+        "due_at": inbox.due,
     }
 
 

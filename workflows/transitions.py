@@ -23,11 +23,12 @@ from workflows.managers.execution import LockedExecution, RunEnd
 from workflows.managers.history import NewEvent
 from workflows.managers.task import EndedTask, TaskEnd
 from workflows.managers.timer import NewTimer
-from workflows.models import Admission, DecideQueue, Execution, HistoryEvent, Task, Timer
+from workflows.models import Admission, DecideQueue, Execution, HistoryEvent, HumanTask, Task, Timer
 from workflows.transition_rows import (
     cascade,
     ended_event,
     failure,
+    inbox_row,
     made_events,
     marker,
     queue_row,
@@ -42,7 +43,7 @@ NewTask = tuple[UUID, str, int, ScheduleTask]
 
 @requires_transaction
 def make_tasks(tasks: Sequence[NewTask], *, held: Container[UUID] = ()) -> set[UUID]:
-    """Insert tasks with their queue rows, timers, effects and history; returns the runs with an absorbed insert.
+    """Insert tasks with their queue and inbox rows, timers, effects and history; returns the runs with an absorbed insert.
 
     What belongs to a task is written only if its row was really inserted. [INV-6a, INV-6d] Tasks of `held` runs stand on
     their queues until they are let through.
@@ -56,6 +57,7 @@ def make_tasks(tasks: Sequence[NewTask], *, held: Container[UUID] = ()) -> set[U
     if queued:
         QueuedTask.sql.enqueue(queued)
         hint(QUEUE)
+    _fill_inbox(made)
     timers = [
         NewTimer(namespace, timer.kind, workflow_id, timer.due, task_id=task.id)
         for workflow_id, namespace, _, task in made
@@ -78,10 +80,26 @@ def make_tasks(tasks: Sequence[NewTask], *, held: Container[UUID] = ()) -> set[U
     return {task[0] for task in absorbed}
 
 
+def _fill_inbox(made: Sequence[NewTask]) -> None:
+    rows = [
+        inbox_row(workflow_id, namespace, task, task.inbox)
+        for workflow_id, namespace, _, task in made
+        if task.inbox and not task.status.terminal
+    ]
+    if rows:
+        HumanTask.sql.insert(rows)
+
+
+def _empty_inbox(ended: Sequence[EndedTask]) -> None:
+    people = [(task.workflow_id, task.id) for task in ended if task.type == "HUMAN"]
+    if people:
+        HumanTask.sql.delete_for_tasks(people)
+
+
 @requires_transaction
 def end_tasks(ends: Sequence[TaskEnd]) -> list[EndedTask]:
-    """End tasks that have not ended: queue rows, task rows, permits, timers, history, in lock order, a statement
-    each (rule S). [INV-7c]"""
+    """End tasks that have not ended: queue rows, task rows, inbox rows, permits, timers, history, in lock order, a
+    statement each (rule S). [INV-7c]"""
     if not ends:
         return []
     QueuedTask.sql.delete_for_tasks(end.id for end in ends)
@@ -90,6 +108,7 @@ def end_tasks(ends: Sequence[TaskEnd]) -> list[EndedTask]:
         return []
     reasons = {end.id: end for end in ends}
     with batch():
+        _empty_inbox(ended)
         Permit.sql.release(task.id for task in ended)
         Timer.sql.delete_for_tasks([(task.workflow_id, task.id) for task in ended])
         HistoryEvent.sql.append([ended_event(task, reasons[task.id]) for task in ended])
@@ -132,11 +151,12 @@ def end_runs(ends: Sequence[Ending]) -> None:
 def _clear(
     ends: Sequence[Ending], events: list[NewEvent], effects: list[NewOutboxEvent], leaving: Sequence[UUID] = ()
 ) -> None:
-    """Cancel whatever is open of runs: queue rows, tasks, permits, timers, and by the outbox children; a statement each
-    (rule S). The runs that are `leaving` give back their places under limits."""
+    """Cancel whatever is open of runs: queue rows, tasks, inbox rows, permits, timers, and by the outbox children; a
+    statement each (rule S). The runs that are `leaving` give back their places under limits."""
     ids = [run.id for run, _ in ends]
     QueuedTask.sql.delete_for_runs(ids)
     cancelled = Task.sql.cancel_open(ids, "The workflow ended.")
+    _empty_inbox(cancelled)
     if leaving and Admission.sql.remove(leaving):
         hint(ADMISSION)
     Permit.sql.release_for_runs(ids)

@@ -15,6 +15,7 @@ from dispatch.native.gathering import Gatherer
 from dispatch.native.parking import Parking
 from dispatch.native.threads import close, in_thread
 from dispatch.services import dispatching
+from dispatch.services.answers import misfit
 from dispatch.services.dispatching import ReportOutcome, TaskReport
 from dispatch.services.polling import note_polls, queue_name
 from orchestrator import access
@@ -191,7 +192,7 @@ def _refusal(who: access.Principal, report: TaskReport, task: FoundTask | None) 
         access.require_queue(who, task.queue)
     except Forbidden as error:
         return error
-    return None
+    return misfit(report.task_id, task, report.status, report.output)
 
 
 def hand_out(key: tuple[str, str], name: str, domain: str | None, count: int, worker_id: str) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from dispatch.models import Permit, QueuedTask, WorkerPoll
 from dispatch.services import limiting
+from dispatch.services.answers import misfit
 from dispatch.services.leasing import (
     lease_system_tasks,
     lease_tasks,
@@ -87,7 +88,8 @@ class _Sorted:
 
 
 def report(reports: Sequence[TaskReport], *, strict: bool) -> list[ReportOutcome]:
-    """Apply results of tasks, in one transaction; raises NotFound for an unknown task.
+    """Apply results of tasks, in one transaction; raises NotFound for an unknown task, Invalid for an answer
+    that does not fit a HUMAN task's form.
 
     A late result changes no state and is kept in the history; with `strict` it raises LeaseLost. Without a token a
     queued task that nobody holds may still be ended. A task named twice takes its turns in that order.
@@ -116,6 +118,10 @@ def _turns(reports: Sequence[TaskReport]) -> list[list[int]]:
 
 def _apply(reports: Sequence[TaskReport]) -> list[ReportOutcome]:
     found = _find(reports)
+    for r in reports:
+        wrong = misfit(r.task_id, found[r.task_id], r.status, r.output)
+        if wrong is not None:
+            raise wrong
     reports = [_kept(one) for one in _masked(reports, found)]
     runs = {task.workflow_id for task in found.values()}
     with transaction():

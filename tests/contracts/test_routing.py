@@ -19,6 +19,7 @@ TABLES = {
     "workflows_tasklog": "workflow_id",
     "workflows_decidequeue": "workflow_id",
     "workflows_timer": "workflow_id",
+    "workflows_humantask": "workflow_id",
     "dispatch_queuedtask": "workflow_id",
     "outbox_event": "id",
 }
@@ -48,6 +49,8 @@ EXCEPTIONS = {
     "workflows.timer.release": BY_TIMER,
     "workflows.task.find": BY_TASK,
     "workflows.task_log.read": READ,
+    "workflows.human_task.find": READ,
+    "workflows.human_task.page": READ,
     "dispatch.task_queue.lease_shared": SWEEP,
     "dispatch.task_queue.peek_expired": SWEEP,
     "dispatch.task_queue.drop": BY_TASK,

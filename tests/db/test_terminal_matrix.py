@@ -20,7 +20,7 @@ from orchestrator.db.transactions import transaction
 from outbox.models import OutboxEvent
 from tests import flows
 from workflows.managers.task import StartedTask
-from workflows.models import DecideQueue, Execution, HistoryEvent, Task, Timer
+from workflows.models import DecideQueue, Execution, HistoryEvent, HumanTask, Task, Timer
 from workflows.services import control, definitions, evaluation, timers
 from workflows.services.sweeping import invariant_report
 
@@ -61,7 +61,7 @@ def scene(trigger: dict[str, Any] | None = None, then: list[dict[str, Any]] | No
     )
     failure, leaf = flows.register(flows.simple("clean")), flows.register(flows.simple("leaf", queues["leaf"]))
     wait = {"name": "w", "taskReferenceName": "w", "type": "WAIT", "inputParameters": {"duration": "1h"}}
-    human = {"name": "h", "taskReferenceName": "h", "type": "HUMAN"}
+    human = {"name": "h", "taskReferenceName": "h", "type": "HUMAN", "inputParameters": {"deadlineSeconds": 3600}}
     done = flows.simple("done", queues["done"], compensateWith=flows.simple("undo", queues["undo"]))
     middle = flows.register(
         done,
@@ -84,6 +84,7 @@ def scene(trigger: dict[str, Any] | None = None, then: list[dict[str, Any]] | No
     flows.drain()
     (held,) = flows.lease_all(queues["held"], 1)
     assert Permit.objects.filter(task_id=held.id).exists()
+    assert HumanTask.objects.filter(workflow_id=run, ref="h").exists()
     child = Execution.objects.get(parent_workflow_id=run).id
     return Scene(parent, run, child, failure, queues, held)
 
@@ -289,6 +290,7 @@ def nothing_is_left(run: UUID) -> None:
     assert not Task.objects.filter(workflow_id=run, ended_at=None).exists()
     assert not QueuedTask.objects.filter(workflow_id=run).exists()
     assert not Timer.objects.filter(workflow_id=run).exists()
+    assert not HumanTask.objects.filter(workflow_id=run).exists()
     assert not Permit.objects.filter(workflow_id=run).exists()
     assert not DecideQueue.objects.filter(workflow_id=run).exists()
     assert not Task.objects.filter(workflow_id=run).exclude(lease_token=None).exists()

@@ -22,6 +22,12 @@ HITS_ANSWER = {
         "properties": {"totalHits": {"type": "integer"}, "results": {"type": "array", "items": _OBJECT}},
     }
 }
+INBOX_ANSWER = {
+    (200, "application/json"): {
+        "type": "object",
+        "properties": {"results": {"type": "array", "items": _OBJECT}, "nextCursor": {"type": "string"}},
+    }
+}
 BULK_ANSWER = {
     (200, "application/json"): {
         "type": "object",

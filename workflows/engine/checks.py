@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from workflows.engine import human
 from workflows.engine.durations import parse_duration, parse_until
 from workflows.engine.sinks import event_name
 
@@ -164,6 +165,11 @@ def _wait(walker: Walker, task: dict[str, Any], place: Place) -> None:
                 walker.add(f"{path}.inputParameters.{name}", str(error))
 
 
+def _human(walker: Walker, task: dict[str, Any], place: Place) -> None:
+    for path, message in human.problems(task.get("inputParameters") or {}):
+        walker.add(f"{place.path}.inputParameters.{path}", message)
+
+
 def _needs(*names: str) -> Check:
     def check(walker: Walker, task: dict[str, Any], place: Place) -> None:
         for name in names:
@@ -232,6 +238,7 @@ CHECKS: dict[str, Check] = {
     "SUB_WORKFLOW": _sub_workflow,
     "TERMINATE": _terminate,
     "WAIT": _wait,
+    "HUMAN": _human,
     "INLINE": _needs("expression"),
     "LAMBDA": _needs("scriptExpression"),
     "JSON_JQ_TRANSFORM": _needs("queryExpression"),

@@ -12,10 +12,21 @@ from workflows.engine.state import TaskStatus, WorkflowStatus
 
 @dataclass(frozen=True, slots=True)
 class TimerSpec:
-    """A deadline to arm with its task: WAIT, POLL or TOTAL."""
+    """A deadline to arm with its task: WAIT, POLL, TASK, TOTAL, or DEADLINE of a HUMAN."""
 
     kind: str
     due: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """What the inbox shows of an open HUMAN task: whose it is, and when it is due."""
+
+    workflow_name: str
+    assignee: str | None = None
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    due: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,7 @@ class ScheduleTask:
     retried_task_id: UUID | None = None
     first_scheduled_at: datetime | None = None
     sub_workflow_id: UUID | None = None
+    inbox: Inbox | None = None
     timers: tuple[TimerSpec, ...] = ()
     effects: tuple[Effect, ...] = ()
 

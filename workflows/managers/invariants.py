@@ -59,6 +59,14 @@ class InvariantQueries:
         """Deadlines of tasks or runs that have ended."""
         return _named(_SQL.timer_of_ended.send())
 
+    def inbox_of_ended(self) -> Findings:
+        """Inbox rows whose task has ended or is gone."""
+        return _named(_SQL.inbox_of_ended.send())
+
+    def human_without_inbox(self) -> Findings:
+        """Open HUMAN tasks that no inbox shows."""
+        return _named(_SQL.human_without_inbox.send())
+
     def history_gap(self) -> Findings:
         """Runs whose history has a gap."""
         return _named(_SQL.history_gap.send())

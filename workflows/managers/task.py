@@ -41,6 +41,7 @@ class EndedTask:
     ref: str
     iteration: str
     attempt: int
+    type: str
     status: str
     sub_workflow_id: UUID | None
 

@@ -19,6 +19,7 @@ from workflows.managers.history import NewEvent
 from workflows.managers.task import TaskEnd
 from workflows.managers.timer import DueTimer
 from workflows.models import DecideQueue, Execution, HistoryEvent, Task, Timer
+from workflows.services.escalating import pass_deadline
 from workflows.services.revisions import blueprint_for
 from workflows.transitions import end_runs, end_tasks, run_end, stop_children
 
@@ -114,8 +115,13 @@ def _end_task(timer: DueTimer, run: LockedExecution) -> None:
     _claim(timer)
     if task is None or not applies:
         return
+    end: TaskEnd | None
     if timer.kind == "WAIT":
         end = TaskEnd(task.id, run.id, TaskStatus.COMPLETED, {})
+    elif timer.kind == "DEADLINE":
+        end = pass_deadline(run, task)
+        if end is None:
+            return
     else:
         cause, reason = _REASONS[timer.kind]
         if policy_for(_blueprint(run), task).timeout_policy == "ALERT_ONLY":

@@ -59,6 +59,18 @@ SELECT m.workflow_id, m.id, m.kind FROM workflows_timer m JOIN workflows_executi
   LEFT JOIN workflows_task t ON t.workflow_id = m.workflow_id AND t.id = m.task_id
  WHERE e.ended_at IS NOT NULL OR t.ended_at IS NOT NULL LIMIT 100
 
+-- name: inbox_of_ended
+-- INV-11: the end of a task takes it out of the inbox.
+SELECT h.workflow_id, h.id, h.ref FROM workflows_humantask h
+  LEFT JOIN workflows_task t ON t.workflow_id = h.workflow_id AND t.id = h.id
+ WHERE t.id IS NULL OR t.ended_at IS NOT NULL LIMIT 100
+
+-- name: human_without_inbox
+-- INV-11: whatever makes a HUMAN task puts it into the inbox, where somebody can see it.
+SELECT t.workflow_id, t.id, t.ref FROM workflows_task t
+ WHERE t.type = 'HUMAN' AND t.ended_at IS NULL AND NOT t.consumed
+   AND NOT EXISTS (SELECT 1 FROM workflows_humantask h WHERE h.workflow_id = t.workflow_id AND h.id = t.id) LIMIT 100
+
 -- name: history_gap
 -- INV-9: seq is gapless from 1.
 SELECT workflow_id, max(seq), count(*) FROM workflows_historyevent GROUP BY workflow_id

@@ -93,7 +93,7 @@ UPDATE workflows_task t
        consumed boolean, worker_id text, state jsonb)
  WHERE t.workflow_id = r.workflow_id AND t.id = r.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
    AND t.ended_at IS NULL
-RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.status, t.sub_workflow_id
+RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.type, t.status, t.sub_workflow_id
 
 -- name: restate
 -- lock: TASK
@@ -127,7 +127,7 @@ UPDATE workflows_task
    SET status = 'CANCELED', reason = COALESCE(reason, %(reason)s), consumed = true, lease_token = NULL, ended_at = now(),
        updated_at = now()
  WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND ended_at IS NULL AND NOT consumed
-RETURNING id, workflow_id, ref, iteration, attempt, status, sub_workflow_id
+RETURNING id, workflow_id, ref, iteration, attempt, type, status, sub_workflow_id
 
 -- name: start
 -- lock: TASK

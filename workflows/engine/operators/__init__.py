@@ -40,7 +40,7 @@ _STARTS: dict[str, Callable[[Start], None]] = {
     "SWITCH": switches.switch,
     "DECISION": switches.switch,
     "WAIT": waiting.wait,
-    "HUMAN": waiting.until_ended,
+    "HUMAN": waiting.human,
     "YIELD": waiting.until_ended,
     "BUSINESS_RULE": rules.business_rule,
     "SUB_WORKFLOW": waiting.sub_workflow,

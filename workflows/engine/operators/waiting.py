@@ -7,6 +7,7 @@ from typing import Any
 
 from workflows.engine.commands import Effect, TimerSpec
 from workflows.engine.durations import parse_duration, parse_until
+from workflows.engine.human import inbox
 from workflows.engine.operators.start import Start
 from workflows.engine.rows import TaskError
 from workflows.engine.state import TaskStatus
@@ -34,8 +35,16 @@ def wait(start: Start) -> None:
         start.row(TaskStatus.IN_PROGRESS, input=given, timers=(*own, *deadlines(start)))
 
 
+def human(start: Start) -> None:
+    """Until a person answers; its own deadline hands it to somebody else, or fails it."""
+    given, state = start.inputs(), start.pass_.state
+    shown = inbox(given, state.workflow.name, state.now)
+    own = (TimerSpec("DEADLINE", shown.due),) if shown.due else ()
+    start.row(TaskStatus.IN_PROGRESS, input=given, schedule={"inbox": shown}, timers=(*own, *deadlines(start)))
+
+
 def until_ended(start: Start) -> None:
-    """Until a person or a signal ends it, or its deadlines come."""
+    """Until a signal ends it, or its deadlines come."""
     start.row(TaskStatus.IN_PROGRESS, input=start.inputs(), timers=deadlines(start))
 
 

@@ -9,7 +9,9 @@ from uuid import UUID
 from orchestrator.errors import Invalid, NotFound
 from workflows import payloads
 from workflows.engine.blueprint import OPERATORS, Blueprint
-from workflows.engine.commands import Effect, ScheduleTask
+from workflows.engine.commands import Effect, ScheduleTask, TimerSpec
+from workflows.engine.human import inbox
+from workflows.engine.rows import TaskError
 from workflows.managers.execution import LockedExecution
 from workflows.managers.task import OutlineTask
 from workflows.models import Execution, Task, TaskLog
@@ -95,7 +97,7 @@ def rerun(
         blueprint, rows = _blueprint(run), Task.sql.outline(run.id)
         target = _target(run, rows, task_id)
         plan = _checked(run, "rerun", rows, plan_rerun(blueprint, rows, target))
-        revise = _with_input(target, task_input)
+        revise = _with_input(run, target, task_input)
         carry_out(reopen_run(run, blueprint, change), blueprint, plan, revise)
         note(run.id, "workflow.rerun", actor, target.ref, iteration=target.iteration)
         revive_ancestors(run, family, actor)
@@ -204,7 +206,7 @@ def _target(run: Run, rows: list[OutlineTask], task_id: UUID) -> OutlineTask:
     raise Invalid(f"Task {task_id} does not belong to workflow {run.id} any more")
 
 
-def _with_input(target: OutlineTask, task_input: dict[str, Any] | None) -> Revise | None:
+def _with_input(run: LockedExecution, target: OutlineTask, task_input: dict[str, Any] | None) -> Revise | None:
     """Puts the operator's input into the target as it is made."""
     if task_input is None:
         return None
@@ -214,12 +216,25 @@ def _with_input(target: OutlineTask, task_input: dict[str, Any] | None) -> Revis
     def revise(task: ScheduleTask) -> ScheduleTask:
         if (task.ref, task.iteration) != (target.ref, target.iteration):
             return task
+        if target.type == "HUMAN":
+            return _for_people(run, task, task_input)
         if target.type != "SUB_WORKFLOW":
             return replace(task, input=task_input)
         effects = tuple(Effect(effect.topic, {**effect.payload, "input": task_input}) for effect in task.effects)
         return replace(task, input={**task.input, "workflowInput": task_input}, effects=effects)
 
     return revise
+
+
+def _for_people(run: LockedExecution, task: ScheduleTask, task_input: dict[str, Any]) -> ScheduleTask:
+    """The task with the assignment, the form and the deadline of its new input."""
+    try:
+        shown = inbox(task_input, run.name, run.now)
+    except TaskError as error:
+        raise Invalid(problems=[("taskInput", str(error))]) from None
+    own = (TimerSpec("DEADLINE", shown.due),) if shown.due else ()
+    timers = (*own, *(timer for timer in task.timers if timer.kind != "DEADLINE"))
+    return replace(task, input=task_input, inbox=shown, timers=timers)
 
 
 def _checked(run: Run, action: str, rows: list[OutlineTask], plan: Plan) -> Plan:

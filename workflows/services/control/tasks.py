@@ -12,6 +12,7 @@ from orchestrator.services.secrets import Masker
 from workflows import payloads
 from workflows.engine.blueprint import Node
 from workflows.engine.commands import ScheduleTask
+from workflows.engine.human import misfits
 from workflows.engine.state import TaskStatus
 from workflows.managers.execution import LockedExecution
 from workflows.managers.task import OpenTask, OutlineTask, TaskEnd
@@ -43,25 +44,30 @@ def complete_task(
     worker_id: str | None = None,
     iteration: str | None = None,
     task_id: UUID | None = None,
+    first: Callable[[], object] | None = None,
     then: Callable[[UUID | None], None] | None = None,
 ) -> UUID | None:
     """End the newest open task of a reference, or keep it open with more output; with `task_id`, that one or none.
 
     Returns its id, or None when none is open. The output is merged into what the task had, whoever holds its lease;
-    status IN_PROGRESS only merges it. `then` is told the id inside the transaction.
+    status IN_PROGRESS only merges it. Raises Invalid for an answer that does not fit a HUMAN task's form. `first` is
+    called under the run's lock before anything is written, `then` is told the id inside the transaction.
     """
 
     def body(run: LockedExecution) -> UUID | None:
+        if first is not None:
+            first()
         task = _open_task(run, ref, iteration, task_id)
         if task is None:
             return None
         masker = Masker(namespace)
         given = masker.value(output)
         merged = given
-        if given:
-            views = Task.sql.read_tasks(run.id, [task.id])
-            had = views[0].output if views else None
-            merged = {**had, **given} if isinstance(had, dict) else given
+        if given or task.type == "HUMAN":
+            (view,) = Task.sql.read_tasks(run.id, [task.id])
+            merged = {**view.output, **(given or {})} if isinstance(view.output, dict) else given
+            if task.type == "HUMAN" and TaskStatus(status).successful:
+                _require_fit(view.input, merged)
         payloads.require("task output", merged, "output")
         if status == "IN_PROGRESS":
             Task.sql.update_open([{"workflow_id": run.id, "id": task.id, "state": None, "output": merged}])
@@ -75,6 +81,12 @@ def complete_task(
         raise Invalid(problems=[("output", f"expected an object, got {type(output).__name__}")])
     detail = {"ref": ref, "status": status}
     return perform("complete_task", namespace, workflow_id, actor, body, detail=detail, then=then)
+
+
+def _require_fit(given: Any, answer: Any) -> None:
+    problems = misfits(given, answer, "output")
+    if problems:
+        raise Invalid(problems=problems)
 
 
 def cancel_task(
