@@ -70,6 +70,8 @@ class Conf:
     """A start whose input is larger is refused; a run whose output is larger fails without it."""
     VARIABLES_MAX_BYTES: int = 256 * 1024
     """What a run's variables may take: every pass reads them."""
+    MESSAGES_MAX: int = 1000
+    """Messages that may wait in a run to be pulled; one more is refused."""
     SEARCH_SECONDS: float = 10.0
     """A search that looks longer is stopped and refused."""
     STUCK_SECONDS: float = 300.0

@@ -16,6 +16,7 @@ from workflows.managers.execution import ExecutionManager
 from workflows.managers.history import HistoryManager
 from workflows.managers.human_task import HumanTaskManager
 from workflows.managers.idempotency import IdempotencyManager
+from workflows.managers.message import MessageManager
 from workflows.managers.payload_schema import PayloadSchemaManager
 from workflows.managers.schedule import ScheduleManager, ScheduleRunManager
 from workflows.managers.task import TaskManager
@@ -263,6 +264,18 @@ class TaskLog(EngineModel):
 
     class Meta(EngineModel.Meta):
         indexes = [models.Index(fields=["task_id", "id"], name="workflows_tasklog_task")]
+
+
+class Message(EngineModel):
+    """A message sent to a run, until a task takes it. Partitioned by workflow_id; its key is (workflow_id, position)."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    workflow_id = models.UUIDField()
+    position = models.IntegerField()
+    payload = models.JSONField()
+    received_at = models.DateTimeField()
+
+    sql = MessageManager()
 
 
 class DecideQueue(EngineModel):

@@ -17,6 +17,7 @@ KEYS = {
     "workflows_execution": "id",
     "workflows_task": "workflow_id",
     "workflows_tasklog": "workflow_id",
+    "workflows_message": "workflow_id",
     "workflows_historyevent": "workflow_id",
 }
 """Partitioned tables in lock order, with their partition key."""
@@ -56,8 +57,12 @@ def ensure_partitions(cursor: Any, now: datetime) -> list[str]:
 
 
 def missing(cursor: Any, now: datetime) -> list[tuple[str, Month]]:
-    """(table, month) of partitions that there should be and are not, in lock order."""
-    wanted = [(table, month) for table in KEYS for month in (Month("default"), *months(now))]
+    """(table, month) of partitions that there should be and are not, in lock order.
+
+    A table that a later migration makes is not there while the earlier ones run.
+    """
+    tables = [table for table in KEYS if _exists(cursor, table)]
+    wanted = [(table, month) for table in tables for month in (Month("default"), *months(now))]
     return [(table, month) for table, month in wanted if not _exists(cursor, f"{table}_p{month.suffix}")]
 
 

@@ -25,8 +25,14 @@ def excess(what: str, value: Any) -> str | None:
         size = json.size(value)
     except Invalid as error:
         return f"The {what} cannot be kept: {error.message}"
-    limit = getattr(conf(), _LIMITS[what])
-    return f"The {what} of {size} bytes is over the limit of {limit} bytes" if size > limit else None
+    most = limit(what)
+    return f"The {what} of {size} bytes is over the limit of {most} bytes" if size > most else None
+
+
+def limit(what: str) -> int:
+    """The most bytes that a kind of value may take."""
+    found: int = getattr(conf(), _LIMITS[what])
+    return found
 
 
 def require(what: str, value: Any, path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,8 +13,12 @@ from workflows.engine.commands import EndRun, Inbox, ScheduleTask
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution, RunEnd
 from workflows.managers.history import NewEvent
+from workflows.managers.message import TakenMessage
 from workflows.managers.task import EndedTask, TaskEnd
+from workflows.wire import iso
 
+MESSAGE_FRAME = 200
+"""More than a message's own fields take around its payload."""
 _ENDED_EVENT = {
     TaskStatus.COMPLETED: "task.completed",
     TaskStatus.COMPLETED_WITH_ERRORS: "task.completed",
@@ -158,3 +163,12 @@ def marker(end: RunEnd) -> ScheduleTask:
         failure if end.failure_workflow_name else None,
     )  # fmt: skip
     return compensation.marker(new_id(), wanted)
+
+
+def messages_output(workflow_id: UUID, taken: Sequence[TakenMessage]) -> dict[str, Any]:
+    """The output of a task that pulls messages."""
+    found = [
+        {"id": message.id, "workflowId": workflow_id, "payload": message.payload, "receivedAt": iso(message.received_at)}
+        for message in taken
+    ]
+    return {"messages": found, "count": len(found)}

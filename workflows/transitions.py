@@ -5,7 +5,7 @@ The caller owns the transaction and holds the gate of every run that is named he
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,20 +17,23 @@ from orchestrator.db.transactions import requires_transaction
 from outbox.managers import NewOutboxEvent
 from outbox.models import OutboxEvent
 from workflows import payloads
+from workflows.engine import messages
 from workflows.engine.commands import ScheduleTask
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution, RunEnd
 from workflows.managers.history import NewEvent
 from workflows.managers.task import EndedTask, TaskEnd
 from workflows.managers.timer import NewTimer
-from workflows.models import Admission, DecideQueue, Execution, HistoryEvent, HumanTask, Task, Timer
+from workflows.models import Admission, DecideQueue, Execution, HistoryEvent, HumanTask, Message, Task, Timer
 from workflows.transition_rows import (
+    MESSAGE_FRAME,
     cascade,
     ended_event,
     failure,
     inbox_row,
     made_events,
     marker,
+    messages_output,
     queue_row,
     stop,
     task_row,
@@ -41,9 +44,11 @@ Ending = tuple[LockedExecution, RunEnd]
 NewTask = tuple[UUID, str, int, ScheduleTask]
 """(run, namespace, run's priority, task)."""
 
+
 @requires_transaction
 def make_tasks(tasks: Sequence[NewTask], *, held: Container[UUID] = ()) -> set[UUID]:
-    """Insert tasks with their queue and inbox rows, timers, effects and history; returns the runs with an absorbed insert.
+    """Insert tasks with their queue and inbox rows, timers, effects and history; returns the runs that need one more pass:
+    those with an absorbed insert, or with a task that found its messages waiting.
 
     What belongs to a task is written only if its row was really inserted. [INV-6a, INV-6d] Tasks of `held` runs stand on
     their queues until they are let through.
@@ -77,7 +82,26 @@ def make_tasks(tasks: Sequence[NewTask], *, held: Container[UUID] = ()) -> set[U
     absorbed = [task for task in tasks if task[3].id not in inserted]
     if absorbed:
         Task.sql.unskip([(w, t.ref, t.iteration, t.attempt) for w, _, _, t in absorbed])
-    return {task[0] for task in absorbed}
+    pulling = {task[0] for task in made if task[3].type == messages.TYPE}
+    return {task[0] for task in absorbed} | hand_out_messages(pulling)
+
+
+@requires_transaction
+def hand_out_messages(workflow_ids: Iterable[UUID]) -> set[UUID]:
+    """End tasks that pull messages with those that wait, oldest first on both sides; returns the runs whose tasks ended.
+
+    Whoever sends a message calls it, and whoever makes such a task; both hold the run's gate, so no message is missed and
+    none is handed out twice. [INV-4]
+    """
+    waiting = Task.sql.find_pulling(sorted(workflow_ids)) if workflow_ids else []
+    ends = []
+    for workflow_id, task_id, given in waiting:
+        taken = Message.sql.take(
+            workflow_id, batch=messages.batch_size(given), size=payloads.limit("task output"), extra=MESSAGE_FRAME
+        )
+        if taken or not messages.is_blocking(given):
+            ends.append(TaskEnd(task_id, workflow_id, TaskStatus.COMPLETED, messages_output(workflow_id, taken)))
+    return {task.workflow_id for task in end_tasks(ends)}
 
 
 def _fill_inbox(made: Sequence[NewTask]) -> None:
@@ -188,7 +212,9 @@ def _begin_undoing(ends: Sequence[Ending]) -> None:
     for run, _ in ends:
         if run.status == WorkflowStatus.PAUSED:
             Execution.sql.set_status(run.id, WorkflowStatus.RUNNING, expected=[WorkflowStatus.PAUSED])
-    said = [NewEvent(run.id, "workflow.compensating", {"status": end.status, "reason": end.reason}) for run, end in ends]
+    said = [
+        NewEvent(run.id, "workflow.compensating", {"status": end.status, "reason": end.reason}) for run, end in ends
+    ]
     _clear(ends, said, [])
     make_tasks([(run.id, run.namespace, run.priority, marker(end)) for run, end in ends])
     DecideQueue.sql.enqueue([run.id for run, _ in ends])

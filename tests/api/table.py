@@ -87,7 +87,6 @@ BY_HAND: dict[str, set[str]] = {
 NOT_SERVED = {
     "GET `secrets/{key}`": "secrets are written and used, never read: 405",
     "GET `workflow/externalstoragelocation`, `tasks/externalstoragelocation`": "payloads travel inline; PostgreSQL keeps them",
-    "POST `workflow/{id}/messages`": "off by default in OSS; signals and `state` do its work",
     "POST `workflow/{id}/upgrade`": "Orkes only; restart with `useLatestDefinitions`",
     "GET `workflow/execute/{name}`": "a GET that starts runs; POST does",
     "POST `tasks/{id}/ack`, DELETE `tasks/queue/{type}/{id}`": "left over from old clients; OSS lacks them too",

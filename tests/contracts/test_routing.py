@@ -17,6 +17,7 @@ TABLES = {
     "workflows_task": "workflow_id",
     "workflows_historyevent": "workflow_id",
     "workflows_tasklog": "workflow_id",
+    "workflows_message": "workflow_id",
     "workflows_decidequeue": "workflow_id",
     "workflows_timer": "workflow_id",
     "workflows_humantask": "workflow_id",

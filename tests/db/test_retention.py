@@ -20,7 +20,7 @@ from orchestrator.models import AuditEntry
 from tests import flows
 from tests.support import Contender, race
 from workflows import partitions
-from workflows.models import DecideQueue, Execution, HistoryEvent, IdempotencyKey, Task, TaskLog
+from workflows.models import DecideQueue, Execution, HistoryEvent, IdempotencyKey, Message, Task, TaskLog
 from workflows.services import control, maintenance, retention
 from workflows.services.maintenance import alter, empty_months, roll_partitions
 
@@ -61,6 +61,7 @@ def ended(queue: str | None = None, status: str = "COMPLETED") -> UUID:
     queue = queue or flows.unique("q")
     run = flows.start(flows.register(flows.simple("a", queue, retryCount=0)))
     flows.drain()
+    control.push_message(flows.NAMESPACE, run, {}, actor="olga")
     (task,) = flows.lease_all(queue, 1)
     flows.complete([task], status=status)
     flows.drain()
@@ -86,7 +87,7 @@ def test_a_run_that_has_not_ended_is_kept_however_old_and_what_has_is_deleted_wi
     assert kept(alive, paused, done) == [True, True, True]
     retire_all(LATER)
     assert kept(alive, paused, done) == [True, True, False]
-    for model in (Task, TaskLog, HistoryEvent, DecideQueue):
+    for model in (Task, TaskLog, Message, HistoryEvent, DecideQueue):
         assert not model.objects.filter(workflow_id=done).exists()
     assert Task.objects.filter(workflow_id=alive).exists()
     assert HistoryEvent.objects.filter(workflow_id=alive).exists()

@@ -1,4 +1,4 @@
-"""/api/workflow/{id}/state: move a run on and wait for where it stops; or see it as it was at an event of its history."""
+"""Moving a run on: /api/workflow/{id}/messages, and /state, which waits for where it stops, or shows it as it was."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from orchestrator.api.views import View, body_object, number, text
+from orchestrator.api.views import TextView, View, body_object, number, text
 from orchestrator.errors import Invalid, NotFound
 from workflows.api.executing import MOST_SECONDS, signal_response, wanted_refs
-from workflows.api.schemas import OBJECT, OBJECT_ANSWER
+from workflows.api.schemas import OBJECT, OBJECT_ANSWER, TEXT_ANSWER
 from workflows.api.workflows import run_id
 from workflows.services import control, executing, history, reading
 from workflows.services.evaluation import evaluate_for_client
@@ -76,6 +76,18 @@ class State(View):
                 request_id=text(request, "requestId"),
             )
         )
+
+
+class Messages(TextView):
+    """Send a message to a running run, for a PULL_WORKFLOW_MESSAGES task to take; answers the message's id."""
+
+    permission = "operate"
+
+    @extend_schema(operation_id="push_message", request=OBJECT, responses=TEXT_ANSWER)
+    def post(self, request: Request, workflow_id: str) -> Response:
+        given = body_object(request)
+        found = control.push_message(self.who.namespace, run_id(workflow_id), given, actor=self.who.name)
+        return Response(str(found))
 
 
 def _result(given: dict[str, Any]) -> dict[str, Any] | None:

@@ -108,6 +108,7 @@ urlpatterns = [
     path("workflow/<str:workflow_id>/resetcallbacks", workflows.ResetCallbacks.as_view()),
     path("workflow/<str:workflow_id>/remove", workflows.Remove.as_view()),
     path("workflow/<str:workflow_id>/terminate-remove", workflows.TerminateAndRemove.as_view()),
+    path("workflow/<str:workflow_id>/messages", updating.Messages.as_view()),
     path("workflow/<str:workflow_id>/state", updating.State.as_view()),
     path("workflow/<str:workflow_id>/variables", workflows.Variables.as_view()),
     path("workflow/<str:workflow_id>/jump/<str:ref>", workflows.Jump.as_view()),

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from workflows.engine import human
 from workflows.engine.durations import parse_duration, parse_until
+from workflows.engine.messages import batch_size, is_blocking
 from workflows.engine.sinks import event_name
 
 
@@ -216,6 +217,17 @@ def _update_task(walker: Walker, task: dict[str, Any], place: Place) -> None:
         walker.add(f"{place.path}.inputParameters", "an UPDATE_TASK needs a taskId, or a workflowId and a taskRefName")
 
 
+def _pull_messages(walker: Walker, task: dict[str, Any], place: Place) -> None:
+    given = task.get("inputParameters") or {}
+    for name, parse in (("batchSize", batch_size), ("blocking", is_blocking)):
+        value = given.get(name)
+        if not (isinstance(value, str) and "${" in value):
+            try:
+                parse(given)
+            except ValueError as error:
+                walker.add(f"{place.path}.inputParameters.{name}", str(error).partition(": ")[2])
+
+
 def _event(walker: Walker, task: dict[str, Any], place: Place) -> None:
     path, sink = f"{place.path}.sink", task.get("sink")
     if not isinstance(sink, str) or not sink:
@@ -249,5 +261,6 @@ CHECKS: dict[str, Check] = {
     "BUSINESS_RULE": _business_rule,
     "GET_WORKFLOW": _needs("id"),
     "UPDATE_TASK": _update_task,
+    "PULL_WORKFLOW_MESSAGES": _pull_messages,
     "EVENT": _event,
 }

@@ -260,6 +260,11 @@ class TaskManager(VerbManager):
         """Open tasks of a run, of one ref or all; newest iteration first."""
         return [OpenTask(*row) for row in _SQL.find_open.rows(workflow_id=workflow_id, ref=ref)]
 
+    def find_pulling(self, workflow_ids: Iterable[UUID]) -> list[tuple[UUID, UUID, Any]]:
+        """(run, task, input) of open tasks that wait for messages, oldest first."""
+        rows = _SQL.find_pulling.rows(workflow_ids=list(workflow_ids))
+        return [(row[0], row[1], json.loads(row[2])) for row in rows]
+
     def outline(self, workflow_id: UUID) -> list[OutlineTask]:
         """Every task of a run, without payloads, in the order they were made."""
         return [_outline(row) for row in _SQL.outline.rows(workflow_id=workflow_id)]

@@ -180,6 +180,12 @@ SELECT id, ref, iteration, attempt, type, status, queue, sub_workflow_id
  WHERE workflow_id = %(workflow_id)s AND ended_at IS NULL AND NOT consumed AND (%(ref)s::text IS NULL OR ref = %(ref)s)
  ORDER BY string_to_array(iteration, '.')::integer[] DESC, attempt DESC
 
+-- name: find_pulling
+-- Open tasks that wait for messages of their run, oldest first.
+SELECT workflow_id, id, input FROM workflows_task
+ WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND ended_at IS NULL AND NOT consumed AND type = 'PULL_WORKFLOW_MESSAGES'
+ ORDER BY workflow_id, id
+
 -- name: outline
 -- The whole run without its payloads, for an operator's action: books only where an action reads them.
 SELECT id, ref, iteration, attempt, type, status, ended_at IS NOT NULL, consumed, sub_workflow_id, spec IS NOT NULL,

@@ -42,6 +42,7 @@ _STARTS: dict[str, Callable[[Start], None]] = {
     "WAIT": waiting.wait,
     "HUMAN": waiting.human,
     "YIELD": waiting.until_ended,
+    "PULL_WORKFLOW_MESSAGES": waiting.pull_messages,
     "BUSINESS_RULE": rules.business_rule,
     "SUB_WORKFLOW": waiting.sub_workflow,
     "FORK_JOIN": forks.fork,

@@ -1,4 +1,4 @@
-"""Operators that stay open until something outside ends them: WAIT, HUMAN, YIELD, SUB_WORKFLOW."""
+"""Operators that stay open until something outside ends them: WAIT, HUMAN, YIELD, messages, SUB_WORKFLOW."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from workflows.engine.commands import Effect, TimerSpec
 from workflows.engine.durations import parse_duration, parse_until
 from workflows.engine.human import inbox
+from workflows.engine.messages import batch_size, is_blocking
 from workflows.engine.operators.start import Start
 from workflows.engine.rows import TaskError
 from workflows.engine.state import TaskStatus
@@ -46,6 +47,17 @@ def human(start: Start) -> None:
 def until_ended(start: Start) -> None:
     """Until a signal ends it, or its deadlines come."""
     start.row(TaskStatus.IN_PROGRESS, input=start.inputs(), timers=deadlines(start))
+
+
+def pull_messages(start: Start) -> None:
+    """Until the run has messages; whoever makes the row gives it those that wait already."""
+    given = start.inputs()
+    try:
+        batch_size(given)
+        is_blocking(given)
+    except ValueError as error:
+        raise TaskError(str(error)) from None
+    until_ended(start)
 
 
 def deadlines(start: Start) -> tuple[TimerSpec, ...]:

@@ -6,6 +6,7 @@ from workflows.services.control.acting import available_actions
 from workflows.services.control.bulk import BulkItem, bulk
 from workflows.services.control.jumping import jump
 from workflows.services.control.lifecycle import nudge, pause, reset_callbacks, resume, terminate, update_variables
+from workflows.services.control.messaging import push_message
 from workflows.services.control.planning import Preview
 from workflows.services.control.removing import remove, terminate_remove
 from workflows.services.control.rerunning import (
@@ -31,6 +32,7 @@ __all__ = [
     "preview_rerun",
     "preview_restart",
     "preview_retry",
+    "push_message",
     "remove",
     "rerun",
     "reset_callbacks",

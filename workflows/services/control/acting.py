@@ -34,6 +34,7 @@ _ALLOWED: dict[str, tuple[WorkflowStatus, ...]] = {
     "complete_task": OPEN,
     "nudge": OPEN,
     "update_variables": OPEN,
+    "push_message": (RUNNING,),
     "reset_callbacks": OPEN,
     "remove": ENDED,
     "terminate_remove": (*OPEN, *ENDED),

@@ -8,13 +8,13 @@ from uuid import UUID
 from dispatch.models import QueuedTask
 from orchestrator.db.transactions import requires_transaction
 from workflows.managers.execution import LockedExecution
-from workflows.models import DecideQueue, Execution, HistoryEvent, Task, TaskLog, Timer
+from workflows.models import DecideQueue, Execution, HistoryEvent, Message, Task, TaskLog, Timer
 from workflows.services.control.acting import OPEN, perform, require
 from workflows.services.control.lifecycle import end_terminated
 
 
 def remove(namespace: str, workflow_id: UUID, *, actor: str) -> None:
-    """Delete an ended run, its tasks, logs and history. Its children and its idempotency key stay."""
+    """Delete an ended run, its tasks, logs, messages and history. Its children and its idempotency key stay."""
 
     def body(run: LockedExecution) -> None:
         require(run, "remove")
@@ -41,6 +41,7 @@ def erase(ids: Sequence[UUID]) -> int:
     QueuedTask.sql.delete_for_runs(ids)
     Task.sql.delete_for_runs(ids)
     TaskLog.sql.delete(ids)
+    Message.sql.delete(ids)
     Timer.sql.delete_for_runs(ids)
     HistoryEvent.sql.delete(ids)
     DecideQueue.sql.discard(ids)

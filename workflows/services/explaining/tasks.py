@@ -62,6 +62,11 @@ def why_open(task: OpenPicture, around: Surroundings) -> Reason | None:
         return _container(task)
     if task.type == "HUMAN":
         return _said(task, Code.HUMAN, f"{_named(task)} waits for a person.", "Complete it, or have it assigned.")
+    if task.type == "PULL_WORKFLOW_MESSAGES":
+        return _said(
+            task, Code.MESSAGE, f"{_named(task)} waits for a message to this run.",
+            "Send one (POST /api/workflow/{id}/messages), or complete the task.",
+        )  # fmt: skip
     return _said(
         task, Code.SIGNAL, f"{_named(task)} ({task.type}) waits to be ended from outside.",
         "Signal it, or complete the task.",
