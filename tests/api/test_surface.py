@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from orchestrator.models import AuditEntry
-from orchestrator.services import keys
+from orchestrator.services import keys, tagging
 from orchestrator.services.keys import KeyRequest
 from tests import flows
 from tests.api.client import UNKNOWN, Caller, calls, demo_api, filled  # noqa: F401  (a fixture)
@@ -49,6 +50,44 @@ def test_tags_of_what_is_not_there(api: Caller) -> None:
     for path in ("metadata/workflow/none/tags", "metadata/task/none/tags", "scheduler/schedules/none/tags"):
         api.refused("get", path, status=404)
         api.refused("put", path, [{"key": "k", "value": "v"}], status=404)
+
+
+_FIRES = {"startWorkflowRequest": {"name": "any"}, "cronExpression": "0 0 3 * * *"}
+_TAGGED: dict[str, tuple[str, str, Callable[[str], Any], str, str]] = {
+    "workflow": (
+        "post", "metadata/workflow", lambda name: {"name": name, "tasks": [simple("a")]},
+        "metadata/workflow/{}/1", "metadata/workflow/{}/tags",
+    ),
+    "task": (
+        "post", "metadata/taskdefs", lambda name: [{"name": name}], "metadata/taskdefs/{}", "metadata/task/{}/tags",
+    ),
+    "schedule": (
+        "post", "scheduler/schedules", lambda name: {"name": name, **_FIRES}, "scheduler/schedules/{}",
+        "scheduler/schedules/{}/tags",
+    ),
+    "secret": ("put", "secrets/{}", lambda _: "value", "secrets/{}", "secrets/{}/tags"),
+}  # fmt: skip
+"""Kind -> how and where an object is made, of what, where it is deleted, and where its tags are."""
+
+
+@pytest.mark.parametrize("kind", tagging.KINDS)
+def test_an_object_takes_its_tags_with_it(api: Caller, kind: str) -> None:
+    method, made_at, body, deleted_at, tags = _TAGGED[kind]
+    name = unique("tagged")
+    assert api(method, made_at.format(name), body(name)).status_code < 300
+    api.empty("put", tags.format(name), [{"key": "team", "value": "red"}])
+    assert len(api.json("get", tags.format(name))) == 1
+    api.empty("delete", deleted_at.format(name))
+    assert api(method, made_at.format(name), body(name)).status_code < 300
+    assert api.json("get", tags.format(name)) == []
+
+
+def test_the_tags_of_a_workflow_stay_while_a_version_of_it_does(api: Caller) -> None:
+    name = register(simple("a"))
+    api.empty("post", "metadata/workflow", {"name": name, "version": 2, "tasks": [simple("a")]})
+    api.empty("put", f"metadata/workflow/{name}/tags", [{"key": "team", "value": "red"}])
+    api.empty("delete", f"metadata/workflow/{name}/2")
+    assert len(api.json("get", f"metadata/workflow/{name}/tags")) == 1
 
 
 def test_schedules_are_tagged_and_paused_together(api: Caller) -> None:

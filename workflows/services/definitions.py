@@ -11,6 +11,7 @@ from orchestrator.conf import conf
 from orchestrator.db.locks import Advisory, advisory_key, take_advisory
 from orchestrator.db.transactions import after_commit, snapshot, transaction
 from orchestrator.errors import Conflict, Invalid, NotFound
+from orchestrator.models import Tag
 from workflows import limits
 from workflows.engine.attributes import attribute_problems
 from workflows.engine.validation import validate, validate_task_definition
@@ -79,10 +80,13 @@ def find_versions(namespace: str) -> list[tuple[str, int, datetime, datetime]]:
 
 
 def unregister(namespace: str, name: str, version: int) -> None:
-    """Forget a version; runs of it go on. Raises NotFound."""
+    """Forget a version, and with the last one the name's tags; runs of it go on. Raises NotFound."""
     with transaction():
+        take_advisory([advisory_key(Advisory.DEFINITION, namespace, name)])
         if not WorkflowDefinition.sql.delete(namespace, name, version):
             raise NotFound(missing(name, version), name=name)
+        if WorkflowDefinition.sql.get(namespace, name) is None:
+            Tag.sql.clear(namespace, "workflow", name)
 
 
 def register_tasks(namespace: str, definitions: Any) -> None:
@@ -157,10 +161,11 @@ def find_tasks(namespace: str) -> list[StoredTaskDefinition]:
 
 
 def unregister_task(namespace: str, name: str) -> None:
-    """Forget a task definition; raises NotFound."""
+    """Forget a task definition and its tags; raises NotFound."""
     with transaction():
         if not TaskDefinition.sql.delete(namespace, name):
             raise NotFound(f"No such taskType found by name: {name}", name=name)
+        Tag.sql.clear(namespace, "task", name)
         after_commit(limits.forget)
 
 

@@ -14,6 +14,7 @@ import structlog
 from orchestrator.db.ids import new_id
 from orchestrator.db.transactions import savepoint, transaction
 from orchestrator.errors import Invalid, NotFound, OstinatoError
+from orchestrator.models import Tag
 from workflows.cron import CronError, fire_times
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.schedule import StoredSchedule
@@ -127,10 +128,11 @@ def find(namespace: str, workflow_name: str | None = None) -> list[StoredSchedul
 
 
 def delete(namespace: str, name: str) -> None:
-    """Delete a schedule; raises NotFound."""
+    """Delete a schedule and its tags; raises NotFound."""
     with transaction():
         if not Schedule.sql.delete(namespace, name):
             raise NotFound(f"No such schedule found by name: {name}", name=name)
+        Tag.sql.clear(namespace, "schedule", name)
 
 
 def pause(namespace: str, name: str, reason: str | None = None) -> None:
