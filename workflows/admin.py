@@ -240,7 +240,7 @@ class DecideQueueAdmin(RunLinkMixin, EngineAdmin):
 class TimerKindFilter(ChoiceFilter):
     title = "kind"
     parameter_name = "kind"
-    values = ("WORKFLOW", "WAIT", "POLL", "TASK", "TOTAL")
+    values = ("WORKFLOW", "WAIT", "POLL", "RESPONSE", "TASK", "TOTAL")
 
 
 @admin.register(Timer)

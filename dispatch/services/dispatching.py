@@ -18,6 +18,7 @@ from dispatch.services.answers import misfit
 from dispatch.services.leasing import (
     lease_system_tasks,
     lease_tasks,
+    park,
     reclaim_next_batch,
     release_tasks,
     renew,
@@ -54,7 +55,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What a worker says of a task. Without a token it is fenced by the worker's id; `callback_seconds` is for IN_PROGRESS."""
+    """What a worker says of a task. Without a token it is fenced by the worker's id; `callback_seconds` is for IN_PROGRESS,
+    as is `awaits`: the work is done, and others will end the task.
+    """
 
     task_id: UUID
     workflow_id: UUID | None
@@ -66,6 +69,7 @@ class TaskReport:
     callback_seconds: int = 0
     logs: tuple[tuple[str, datetime | None], ...] = ()
     extend: bool = False
+    awaits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class _Sorted:
 
     ends: list[tuple[TaskReport, FoundTask, UUID | None]] = field(default_factory=list)
     defers: list[tuple[TaskReport, FoundTask, UUID]] = field(default_factory=list)
+    parks: list[tuple[TaskReport, FoundTask, UUID]] = field(default_factory=list)
     renewals: list[tuple[TaskReport, FoundTask, UUID]] = field(default_factory=list)
     refused: list[tuple[TaskReport, FoundTask, str]] = field(default_factory=list)
 
@@ -124,18 +129,20 @@ def _apply(reports: Sequence[TaskReport]) -> list[ReportOutcome]:
             raise wrong
     reports = [_kept(one) for one in _masked(reports, found)]
     runs = {task.workflow_id for task in found.values()}
+    gated = any(_ends(r) or r.awaits for r in reports)
     with transaction():
-        if any(_ends(r) for r in reports):
+        if gated:
             DecideQueue.sql.enqueue(runs)
         todo = _sort(reports, found)
         _end(todo)
+        _park(todo)
         _defer(todo)
         _renew(todo)
         refused = {r.task_id: reason for r, _, reason in todo.refused}
         _log([(r, found[r.task_id]) for r in reports if r.task_id not in refused])
-        if any(_ends(r) for r in reports):
+        if gated:
             _keep_refusals(todo)
-    if todo.refused and not any(_ends(r) for r in reports):
+    if todo.refused and not gated:
         with transaction():  # a gate may not be waited for behind the queue rows of the first one (INV-12)
             DecideQueue.sql.enqueue(task.workflow_id for _, task, _ in todo.refused)
             _keep_refusals(todo)
@@ -202,6 +209,8 @@ def _sort(reports: Sequence[TaskReport], found: dict[UUID, FoundTask]) -> _Sorte
             todo.refused.append((r, task, "the task is not leased"))
         elif r.extend:
             todo.renewals.append((r, task, token))
+        elif r.awaits:
+            todo.parks.append((r, task, token))
         else:
             todo.defers.append((r, task, token))
     return todo
@@ -210,7 +219,7 @@ def _sort(reports: Sequence[TaskReport], found: dict[UUID, FoundTask]) -> _Sorte
 def _locks_first(reports: Sequence[TaskReport]) -> bool:
     """Whether the queue rows are locked before they are written: to stop a holder that is fenced by name, and where
     several statements would each lock some of them, which is not in one order. [INV-12]"""
-    return any(r.lease_token is None for r in reports) or len({(_ends(r), r.extend) for r in reports}) > 1
+    return any(r.lease_token is None for r in reports) or len({(_ends(r), r.extend, r.awaits) for r in reports}) > 1
 
 
 def _end(todo: _Sorted) -> None:
@@ -235,6 +244,13 @@ def _end(todo: _Sorted) -> None:
     hint(DECIDE)
     if limiting.may_free((task.namespace, task.queue or "", task.type != "SIMPLE") for _, task in allowed):
         hint(QUEUE)
+
+
+def _park(todo: _Sorted) -> None:
+    if not todo.parks:
+        return
+    left = park([(r.task_id, token, task.workflow_id, task.namespace, r.output) for r, task, token in todo.parks])
+    todo.refused += [(r, task, "its lease was lost") for r, task, _ in todo.parks if r.task_id not in left]
 
 
 def _defer(todo: _Sorted) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
-from typing import TypedDict
+from typing import Any, TypedDict
 from uuid import UUID
 
 import structlog
@@ -204,6 +204,26 @@ def renew(leases: Sequence[tuple[UUID, UUID]], *, renewed: bool) -> set[UUID]:
     if held:
         Task.sql.touch([(run, task) for task, run in held])
     return {task for task, _ in held}
+
+
+def park(leases: Sequence[tuple[UUID, UUID, UUID, str, Any]]) -> set[UUID]:
+    """Inside a transaction: let (task, token, run, namespace, output) wait for their end off their queues, as the tasks of
+    operators do that others complete; returns those that were held.
+
+    The gates of their runs are held, because each frees a place under its run's maxConcurrentTasks. The response time
+    begins anew, the other deadlines go on.
+    """
+    held = {task for task, _ in QueuedTask.sql.acknowledge([(task, token) for task, token, *_ in leases])}
+    dues = Task.sql.park([(run, task, output) for task, _, run, _, output in leases if task in held]) if held else {}
+    Permit.sql.release(dues)
+    timers = [
+        NewTimer(namespace, "RESPONSE", run, due, task) for task, _, run, namespace, _ in leases if (due := dues.get(task))
+    ]
+    if timers:
+        Timer.sql.insert(timers)
+        hint(TIMER)
+    hint(DECIDE, QUEUE)
+    return held
 
 
 def release_tasks(leases: Sequence[tuple[UUID, UUID]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dispatch.services.dispatching import TaskReport, find_tasks
-from dispatch.system_tasks.http import run_http
+from dispatch.system_tasks.http import run_http_task
 from dispatch.system_tasks.inline import run_inline, run_lambda
 from dispatch.system_tasks.jq import run_jq
 from dispatch.system_tasks.outcome import Outcome
@@ -35,7 +35,7 @@ def _namespace(started: StartedTask) -> str:
 
 
 RUNNERS: dict[str, Runner] = {
-    "HTTP": _on_input(run_http),
+    "HTTP": _on_input(run_http_task),
     "HTTP_POLL": lambda started: run_http_poll(started.input or {}, started.output),
     "INLINE": _on_input(run_inline),
     "LAMBDA": _on_input(run_lambda),
@@ -56,4 +56,5 @@ def run_system_task(started: StartedTask) -> TaskReport:
         output=outcome.output,
         reason=outcome.reason,
         callback_seconds=outcome.seconds,
+        awaits=outcome.awaits,
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from dispatch.system_tasks.outcome import Outcome, completed, failed
+from dispatch.system_tasks.outcome import Outcome, awaiting, completed, failed
 from orchestrator.conf import conf
 
 _MOST_BYTES = 8 * 1024 * 1024
@@ -24,6 +24,15 @@ _MOST_REDIRECTS = 5
 
 class Refused(OSError):
     """The guard refused an address."""
+
+
+def run_http_task(given: dict[str, Any]) -> Outcome:
+    """Make the request; with `asyncComplete` in the input a good answer is not the end of the task."""
+    elsewhere = given.get("asyncComplete")
+    if elsewhere is not None and not isinstance(elsewhere, bool):
+        return failed(f"asyncComplete: expected true or false, got {elsewhere!r:.40}", terminal=True)
+    outcome = run_http(given)
+    return awaiting(outcome.output) if elsewhere and outcome.status == "COMPLETED" else outcome
 
 
 def run_http(given: dict[str, Any]) -> Outcome:

@@ -276,5 +276,13 @@ def test_a_fork_may_repeat_the_list_of_its_join_as_sdks_do(said: list[str] | Non
 
 def test_only_what_others_complete_may_complete_asynchronously() -> None:
     assert problems(simple("a", asyncComplete=True)) == []
-    http = task("HTTP", "h", inputParameters={"uri": "http://x"}, asyncComplete=True)
-    assert problems(http)[0].startswith("tasks[0].asyncComplete: a HTTP ends by itself")
+    given = {"uri": "http://x"}
+    assert problems(task("HTTP", "h", inputParameters=given, asyncComplete=True)) == []
+    inline = task("INLINE", "i", inputParameters={"expression": "1"}, asyncComplete=True)
+    assert problems(inline)[0].startswith("tasks[0].asyncComplete: a INLINE ends by itself")
+
+
+@pytest.mark.parametrize(("value", "fits"), [(True, True), ("${workflow.input.a}", True), ("yes", False), (1, False)])
+def test_an_input_that_decides_whether_others_complete_is_true_or_false(value: Any, fits: bool) -> None:
+    found = problems(task("HTTP", "h", inputParameters={"uri": "http://x", "asyncComplete": value}))
+    assert [line.split(":")[0] for line in found] == ([] if fits else ["tasks[0].inputParameters.asyncComplete"])

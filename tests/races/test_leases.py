@@ -18,7 +18,7 @@ from orchestrator.errors import LeaseLost
 from tests import flows
 from tests.support import Contender, eventually, race
 from workflows.managers.task import StartedTask, TaskEnd
-from workflows.models import DecideQueue, HistoryEvent, Task
+from workflows.models import DecideQueue, HistoryEvent, Task, Timer
 from workflows.services import control, definitions
 from workflows.services.sweeping import invariant_report
 from workflows.transitions import end_tasks
@@ -256,6 +256,38 @@ def test_of_eight_answers_exactly_one_is_applied(same_token: bool) -> None:
     assert Task.objects.get(id=task.id).output == {"by": outcomes.index(True)}
     refused = HistoryEvent.objects.filter(workflow_id=task.workflow_id, type="task.late_result_refused").count()
     assert refused == 7
+    assert leftovers() == {}
+
+
+@pytest.mark.invariant("INV-11")
+def test_work_that_is_done_while_its_run_ends_leaves_nothing_waiting() -> None:
+    tasks, _ = leased(12, timeoutSeconds=600)
+
+    def act(number: int) -> bool | None:
+        if number % 2:
+            return control.terminate(flows.NAMESPACE, tasks[number // 2].workflow_id, actor="ann")
+        return answer(tasks[number // 2], "IN_PROGRESS", awaits=True)
+
+    assert {type(outcome) for outcome in race(24, act)} == {bool, type(None)}
+    assert {task.status for task in Task.objects.all()} == {"CANCELED"}
+    assert not Timer.objects.exists()
+    assert leftovers() == {}
+
+
+@pytest.mark.invariant("INV-12")
+def test_tasks_that_end_and_tasks_that_wait_from_now_on_are_reported_together() -> None:
+    tasks, _ = leased(4, timeoutSeconds=600)
+    ways: list[dict[str, Any]] = [
+        {"status": "COMPLETED"}, {"status": "IN_PROGRESS", "awaits": True}, {"status": "IN_PROGRESS", "extend": True},
+        {"status": "IN_PROGRESS", "callback_seconds": 5},
+    ]  # fmt: skip
+    reports = [
+        TaskReport(task.id, task.workflow_id, lease_token=task.lease_token, **way)
+        for task, way in zip(tasks, ways, strict=True)
+    ]
+    assert [outcome.applied for outcome in dispatching.report(reports[::-1], strict=True)] == [True] * 4
+    assert not QueuedTask.objects.filter(id__in=[task.id for task in tasks[:2]]).exists()
+    flows.drain()
     assert leftovers() == {}
 
 

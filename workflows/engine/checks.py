@@ -192,6 +192,9 @@ def _http(walker: Walker, task: dict[str, Any], place: Place) -> None:
     template = (task.get("taskDefinition") or {}).get("inputTemplate") or {}
     if not any(source.get(name) for source in (given, template) for name in ("http_request", "uri")):
         walker.add(f"{path}.inputParameters.http_request", "an HTTP task needs an http_request or a uri")
+    elsewhere = given.get("asyncComplete")
+    if elsewhere is not None and type(elsewhere) is not bool and not (isinstance(elsewhere, str) and "${" in elsewhere):
+        walker.add(f"{path}.inputParameters.asyncComplete", f"expected true or false, got {elsewhere!r:.40}")
 
 
 def _http_poll(walker: Walker, task: dict[str, Any], place: Place) -> None:

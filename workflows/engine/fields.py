@@ -48,6 +48,7 @@ TYPED: dict[str, frozenset[str]] = {
     "SUB_WORKFLOW": frozenset({"subWorkflowParam"}),
     "DYNAMIC": frozenset({"dynamicTaskNameParam"}),
     "EVENT": frozenset({"sink", "asyncComplete"}),
+    "HTTP": frozenset({"asyncComplete"}),
 }
 """Fields that do something in tasks of one type."""
 _ELSEWHERE = frozenset().union(*TYPED.values())

@@ -248,6 +248,16 @@ class TaskManager(VerbManager):
         return {row[0] for row in rows}
 
     @requires_transaction
+    def park(self, tasks: Sequence[tuple[UUID, UUID, Any]]) -> dict[UUID, datetime | None]:
+        """Let (run, task, output) wait for its end off its queue, which it has left; id -> when an answer is due."""
+        rows = _SQL.park.rows(
+            workflow_ids=[x[0] for x in tasks],
+            ids=[x[1] for x in tasks],
+            outputs=[None if x[2] is None else json.dumps(x[2]) for x in tasks],
+        )
+        return dict(rows)
+
+    @requires_transaction
     def touch(self, tasks: Sequence[tuple[UUID, UUID]]) -> None:
         """Show a heartbeat on (run, task) rows."""
         _SQL.touch.send(workflow_ids=[w for w, _ in tasks], ids=[t for _, t in tasks])

@@ -17,7 +17,7 @@ _SQL = sql.load("workflows", "timer.sql")
 
 @dataclass(frozen=True, slots=True)
 class NewTimer:
-    """A deadline; `kind` is WAIT, DEADLINE, POLL, TOTAL, TASK or WORKFLOW."""
+    """A deadline; `kind` is WAIT, DEADLINE, POLL, RESPONSE, TOTAL, TASK or WORKFLOW."""
 
     namespace: str
     kind: str

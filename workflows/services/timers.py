@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 _REASONS = {
     "TASK": ("TASK_TIMEOUT", "The task ran longer than timeoutSeconds."),
     "POLL": ("POLL_TIMEOUT", "No worker polled the task within pollTimeoutSeconds."),
+    "RESPONSE": ("RESPONSE_TIMEOUT", "Nobody completed the task within responseTimeoutSeconds of its call."),
     "TOTAL": ("TOTAL_TIMEOUT", "The task's attempts took longer than totalTimeoutSeconds."),
 }
 
@@ -124,7 +125,7 @@ def _end_task(timer: DueTimer, run: LockedExecution) -> None:
             return
     else:
         cause, reason = _REASONS[timer.kind]
-        if policy_for(_blueprint(run), task).timeout_policy == "ALERT_ONLY":
+        if timer.kind != "RESPONSE" and policy_for(_blueprint(run), task).timeout_policy == "ALERT_ONLY":
             HistoryEvent.sql.append(
                 [NewEvent(run.id, "task.alert", {"kind": cause, "message": reason}, task.id, task.ref)]
             )

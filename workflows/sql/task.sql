@@ -161,6 +161,17 @@ UPDATE workflows_task t
    AND t.lease_token = u.token AND t.status = 'IN_PROGRESS'
 RETURNING t.id
 
+-- name: park
+-- lock: TASK
+-- The holder's work is done and the task is not: it waits for its end from outside, as an operator's task does that never
+-- had a queue. The queue row is gone (the fence), so no lease holds it; the response time begins anew.
+UPDATE workflows_task t
+   SET queue = NULL, lease_token = NULL, output = COALESCE(u.output::jsonb, t.output), updated_at = now()
+  FROM unnest(%(workflow_ids)s::uuid[], %(ids)s::uuid[], %(outputs)s::text[]) AS u(workflow_id, id, output)
+ WHERE t.workflow_id = u.workflow_id AND t.id = u.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
+   AND t.ended_at IS NULL
+RETURNING t.id, now() + make_interval(secs => NULLIF(t.response_seconds, 0))
+
 -- name: touch
 -- lock: TASK
 -- A heartbeat shows on the task; nothing else of it changes.

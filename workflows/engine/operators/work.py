@@ -20,6 +20,8 @@ def queued(start: Start) -> None:
     node, state = start.node, start.pass_.state
     given = start.inputs()
     name, type_ = _chosen(start) if node.type == "DYNAMIC" else (node.name, node.type)
+    if type_ == "HTTP" and node.spec.get("asyncComplete") and given.get("asyncComplete") is None:
+        given = {**given, "asyncComplete": True}  # our worker goes by the input alone
     domain = None
     queue = _QUEUES.get(type_, type_)
     if type_ not in SYSTEM_TASKS:
