@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 from uuid import UUID
@@ -17,7 +19,7 @@ from orchestrator.db.ids import new_id
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import NotFound
 from orchestrator.runtime.metrics import render
-from outbox.services import relay
+from outbox.services import events, relay
 from tests import flows
 from tests.api.client import Caller, demo_api  # noqa: F401  (a fixture)
 from tests.support import Contender, eventually
@@ -210,6 +212,68 @@ def test_a_dead_letter_is_named_and_can_be_replayed(settings: Any, api: Caller) 
     flows.drain()
     (reason,) = api.json("get", f"workflow/{run}/explain")["reasons"]
     assert (reason["code"], reason["taskReferenceName"]) == ("CHILD", "c")
+
+
+@contextmanager
+def dying(topic: str, settings: Any) -> Iterator[None]:
+    """Events of a topic become dead letters at once."""
+    before = settings.OSTINATO
+    settings.OSTINATO = {**before, "OUTBOX_MAX_ATTEMPTS": 1}
+    handler = relay.unregister(topic)
+    assert handler is not None
+    try:
+        yield
+    finally:
+        relay.register(topic, handler)
+        settings.OSTINATO = before
+
+
+def tell(**fields: Any) -> dict[str, Any]:
+    return {"name": "tell", "taskReferenceName": "tell", "type": "EVENT", "sink": "conductor:ping", **fields}
+
+
+@pytest.mark.parametrize("topic", ["event.published", "event.action"])
+def test_an_event_that_died_is_named_by_the_task_that_waits_and_can_be_replayed(
+    topic: str, settings: Any, api: Caller
+) -> None:
+    name = flows.register(tell(asyncComplete=True))
+    event = f"conductor:{name}:ping"
+    ending = {"action": "complete_task", "complete_task": {"workflowId": "${workflowInstanceId}", "taskRefName": "tell"}}
+    events.register("default", {"name": name, "event": event, "actions": [ending], "active": True})
+    with dying(topic, settings):
+        run = flows.start(name, namespace="default")
+        flows.drain()
+    (reason,) = api.json("get", f"workflow/{run}/explain")["reasons"]
+    assert (reason["code"], reason["taskReferenceName"]) == ("DELIVERY_DEAD", "tell")
+    assert event in reason["message"] and "no handler is registered" in reason["message"]
+    assert reason["eventId"] in reason["action"] and "replay" in reason["action"]
+    assert api.json("post", "quarantine", {"events": [reason["eventId"]]})["released"] == [reason["eventId"]]
+    flows.drain()
+    assert [reason["code"] for reason in api.json("get", f"workflow/{run}/explain")["reasons"]] == ["ENDED"]
+
+
+def test_an_event_that_died_is_named_though_nothing_waits_for_it(settings: Any) -> None:
+    queue = flows.unique("q")
+    with dying("event.published", settings):
+        run = flows.start(flows.register(tell(), flows.simple("after", queue)))
+        flows.drain()
+    assert list(why(run)) == [Code.NO_WORKER, Code.DELIVERY_DEAD]
+    flows.finish([queue])
+    assert list(why(run)) == [Code.ENDED, Code.DELIVERY_DEAD]
+    relay.replay()
+    flows.drain()
+    assert only(run).code is Code.ENDED
+
+
+def test_an_event_that_died_hides_no_lost_wake_up(settings: Any) -> None:
+    queue = flows.unique("q")
+    with dying("event.published", settings):
+        run = flows.start(flows.register(tell(), flows.simple("after", queue)))
+        flows.drain()
+    flows.complete(flows.lease(queue))
+    with transaction():
+        DecideQueue.sql.discard([run])
+    assert list(why(run)) == [Code.NOTHING_WAKES_IT, Code.DELIVERY_DEAD]
 
 
 def test_what_was_put_aside_is_listed_released_and_counted(api: Caller) -> None:

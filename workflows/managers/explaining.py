@@ -98,6 +98,21 @@ class DeliveryPicture:
     dead: bool
 
 
+@dataclass(frozen=True, slots=True)
+class DeadEventPicture:
+    """An event of the task `id` that became the dead letter `event_id`, on its way to its handlers or to one of them."""
+
+    id: UUID
+    ref: str
+    iteration: str
+    attempt: int
+    event: str
+    handler: str | None
+    event_id: UUID
+    attempts: int
+    last_error: str | None
+
+
 class ExplainQueries:
     """Pictures of a run; they only read and never wait."""
 
@@ -138,3 +153,8 @@ class ExplainQueries:
         """Undelivered starts that a run asked for, by the id of the task that asked."""
         rows = _SQL.deliveries.rows(workflow_id=workflow_id, batch=batch)
         return {row[0]: DeliveryPicture(*row[1:]) for row in rows}
+
+    def dead_events(self, namespace: str, workflow_id: UUID, *, batch: int) -> list[DeadEventPicture]:
+        """Dead letters of its EVENT tasks, oldest first."""
+        rows = _SQL.dead_events.rows(namespace=namespace, workflow_id=workflow_id, batch=batch)
+        return [DeadEventPicture(*row) for row in rows]

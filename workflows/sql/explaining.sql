@@ -46,3 +46,11 @@ SELECT COALESCE(payload ->> 'parent_task_id', payload ->> 'starter_task_id')::uu
  WHERE delivered_at IS NULL AND topic IN ('workflow.start_child', 'workflow.start')
    AND COALESCE(payload ->> 'parent_workflow_id', payload ->> 'starter_workflow_id') = %(workflow_id)s::text
  ORDER BY id LIMIT %(batch)s
+
+-- name: dead_events
+-- What EVENT tasks of a run published and nobody got, or a handler of it could not act on: the message's id is the task's.
+SELECT t.id, t.ref, t.iteration, t.attempt, o.payload ->> 'event', o.payload ->> 'handler', o.id, o.attempts, o.last_error
+  FROM outbox_event o JOIN workflows_task t ON t.id::text = o.payload ->> 'message_id'
+ WHERE o.dead_at IS NOT NULL AND o.topic IN ('event.published', 'event.action') AND o.namespace = %(namespace)s
+   AND t.workflow_id = %(workflow_id)s AND t.type = 'EVENT'
+ ORDER BY o.id LIMIT %(batch)s

@@ -13,10 +13,10 @@ from uuid import UUID
 from orchestrator.db.transactions import snapshot
 from orchestrator.errors import NotFound
 from workflows.engine.state import WorkflowStatus
-from workflows.managers.explaining import ExplainQueries, OpenPicture, RunPicture, TimerPicture
+from workflows.managers.explaining import DeadEventPicture, ExplainQueries, OpenPicture, RunPicture, TimerPicture
 from workflows.services.explaining.limits import limit_pictures
 from workflows.services.explaining.reasons import Code, Reason, duration, moment
-from workflows.services.explaining.tasks import Surroundings, why_open
+from workflows.services.explaining.tasks import Surroundings, why_lost, why_open
 
 __all__ = ["Code", "Explanation", "Reason", "explain"]
 
@@ -49,15 +49,18 @@ def explain(namespace: str, workflow_id: UUID) -> Explanation:
         run = queries.run(namespace, workflow_id)
         if run is None:
             raise NotFound(f"No such workflow found by id: {workflow_id}", workflow_id=workflow_id)
+        lost = queries.dead_events(namespace, workflow_id, batch=_MOST)
         if WorkflowStatus(run.status).terminal:
-            return Explanation(workflow_id, run.status, (_ended(run),), run.now)
+            return Explanation(workflow_id, run.status, (_ended(run), *map(why_lost, lost)), run.now)
         tasks = queries.open_tasks(workflow_id, batch=_MOST + 1)
         timers = queries.timers(workflow_id, batch=_MOST)
-        around = _surroundings(queries, namespace, workflow_id, run, tasks[:_MOST], timers)
+        around = _surroundings(queries, namespace, workflow_id, run, tasks[:_MOST], timers, lost)
         reasons = [*_of_run(run), *_of_deadline(run, timers)]
-        reasons += [reason for task in tasks[:_MOST] if (reason := why_open(task, around)) is not None]
+        reasons += [why_open(task, around) for task in tasks[:_MOST]]
         if not _may_wake(reasons):
             reasons.append(_nothing_wakes_it(queries.unseen_tasks(workflow_id)))
+        said = {reason.event_id for reason in reasons}
+        reasons += [why_lost(dead) for dead in lost if dead.event_id not in said]
     return Explanation(workflow_id, run.status, tuple(reasons), run.now, len(tasks) > _MOST)
 
 
@@ -68,6 +71,7 @@ def _surroundings(
     run: RunPicture,
     tasks: list[OpenPicture],
     timers: list[TimerPicture],
+    lost: list[DeadEventPicture],
 ) -> Surroundings:
     """What the tasks wait for, read once for all of them."""
     queues = {(task.queue, task.name if task.domain else task.queue, task.domain) for task in tasks if task.queue}
@@ -81,6 +85,7 @@ def _surroundings(
         children=queries.children(waited) if waited else {},
         deliveries=queries.deliveries(workflow_id, batch=_MOST) if starters else {},
         limits=limit_pictures(namespace, {task.name for task in tasks if task.queue}),
+        lost={dead.id: dead for dead in reversed(lost)},
     )
 
 

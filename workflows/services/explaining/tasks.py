@@ -9,6 +9,7 @@ from uuid import UUID
 
 from workflows.managers.explaining import (
     ChildPicture,
+    DeadEventPicture,
     DeliveryPicture,
     OpenPicture,
     QueuePicture,
@@ -33,9 +34,10 @@ class Surroundings:
     children: dict[UUID, ChildPicture]
     deliveries: dict[UUID, DeliveryPicture]
     limits: dict[str, LimitPicture]
+    lost: dict[UUID, DeadEventPicture]
 
 
-def why_open(task: OpenPicture, around: Surroundings) -> Reason | None:
+def why_open(task: OpenPicture, around: Surroundings) -> Reason:
     """The reason that a task has not ended."""
     broken = around.broken.get(task.id)
     if broken is not None:
@@ -67,6 +69,8 @@ def why_open(task: OpenPicture, around: Surroundings) -> Reason | None:
             task, Code.MESSAGE, f"{_named(task)} waits for a message to this run.",
             "Send one (POST /api/workflow/{id}/messages), or complete the task.",
         )  # fmt: skip
+    if task.id in around.lost:
+        return why_lost(around.lost[task.id])
     return _said(
         task, Code.SIGNAL, f"{_named(task)} ({task.type}) waits to be ended from outside.",
         "Signal it, or complete the task.",
@@ -216,6 +220,17 @@ def _undelivered(task: OpenPicture, event: DeliveryPicture) -> Reason:
     )  # fmt: skip
 
 
+def why_lost(dead: DeadEventPicture) -> Reason:
+    """Why the event of a task had no effect, or not all of it."""
+    to = f"its handler {dead.handler}" if dead.handler else "its handlers"
+    return _said(
+        dead, Code.DELIVERY_DEAD,
+        f"The event {dead.event} of {_named(dead)} could not be given to {to} in {dead.attempts} attempts: {dead.last_error}",
+        f"Mend the cause, then replay the dead letter (manage.py replay_dead_letters {dead.event_id}, or POST "
+        "/api/quarantine).", event_id=dead.event_id,
+    )  # fmt: skip
+
+
 def _container(task: OpenPicture) -> Reason:
     state = task.state or {}
     if task.type == "DO_WHILE":
@@ -227,11 +242,11 @@ def _container(task: OpenPicture) -> Reason:
     return _said(task, Code.JOINS, f"{_named(task)} {what}.", "Look at the tasks inside it.")
 
 
-def _said(task: OpenPicture, code: Code, message: str, action: str, **more: Any) -> Reason:
+def _said(task: OpenPicture | DeadEventPicture, code: Code, message: str, action: str, **more: Any) -> Reason:
     return Reason(code, message[0].upper() + message[1:], action, task.ref, task.iteration, task.id, **more)
 
 
-def _named(task: OpenPicture) -> str:
+def _named(task: OpenPicture | DeadEventPicture) -> str:
     turn = f" (turn {task.iteration})" if task.iteration else ""
     attempt = f", attempt {task.attempt + 1}" if task.attempt else ""
     return f"the task {task.ref}{turn}{attempt}"
