@@ -147,8 +147,8 @@ MUTATIONS = [
     ),
     Mutation(
         "INV-7b", "workflows/sql/task.sql",
-        "   AND t.ended_at IS NULL\nRETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.type, t.status, t.sub_workflow_id\n\n-- name: restate",
-        "RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.type, t.status, t.sub_workflow_id\n\n-- name: restate",
+        "   AND t.ended_at IS NULL\nRETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.type, t.status, t.sub_workflow_id, t.namespace, t.listeners\n\n-- name: restate",
+        "RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.type, t.status, t.sub_workflow_id, t.namespace, t.listeners\n\n-- name: restate",
         TRANSITIONS + "test_a_finished_task_stays_finished",
     ),
     Mutation(

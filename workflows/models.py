@@ -193,6 +193,7 @@ class Task(EngineModel):
     output = models.JSONField(null=True)
     state = models.JSONField(null=True)
     spec = models.JSONField(null=True)
+    listeners = models.JSONField(null=True)
     reason = models.TextField(null=True)
     cause = models.TextField(null=True)
     worker_id = models.TextField(null=True)

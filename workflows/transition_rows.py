@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 from orchestrator.db.ids import new_id
 from outbox.managers import NewOutboxEvent
-from workflows.engine import compensation
-from workflows.engine.commands import EndRun, Inbox, ScheduleTask
+from workflows import payloads
+from workflows.engine import compensation, state_changes
+from workflows.engine.commands import Effect, EndRun, Inbox, ScheduleTask
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution, RunEnd
 from workflows.managers.history import NewEvent
 from workflows.managers.message import TakenMessage
-from workflows.managers.task import EndedTask, TaskEnd
+from workflows.managers.task import EndedTask, StartedTask, TaskEnd
 from workflows.wire import iso
 
 MESSAGE_FRAME = 200
@@ -29,10 +30,17 @@ _ENDED_EVENT = {
     TaskStatus.SKIPPED: "task.skipped",
 }
 
+_REPORTED = {
+    WorkflowStatus.COMPLETED: TaskStatus.COMPLETED,
+    WorkflowStatus.FAILED: TaskStatus.FAILED,
+    WorkflowStatus.TIMED_OUT: TaskStatus.TIMED_OUT,
+    WorkflowStatus.TERMINATED: TaskStatus.CANCELED,
+}
+
 
 def task_row(workflow_id: UUID, namespace: str, priority: int, task: ScheduleTask) -> dict[str, Any]:
     """A task's own row."""
-    return {
+    row = {
         "id": task.id,
         "workflow_id": workflow_id,
         "namespace": namespace,
@@ -59,6 +67,9 @@ def task_row(workflow_id: UUID, namespace: str, priority: int, task: ScheduleTas
         "first_scheduled_at": task.first_scheduled_at,
         "ended": TaskStatus(task.status).terminal,
     }
+    if task.listeners:
+        row["listeners"] = task.listeners
+    return row
 
 
 def queue_row(
@@ -117,6 +128,23 @@ def ended_event(task: EndedTask, end: TaskEnd | None) -> NewEvent:
     return NewEvent(task.workflow_id, _ENDED_EVENT[TaskStatus(task.status)], data, task.id, task.ref)
 
 
+def told(task: EndedTask, end: TaskEnd | None = None) -> list[NewOutboxEvent]:
+    """What a task tells of its end."""
+    name, reason = state_changes.end_of(task.status), end.reason if end else None
+    return _published(task.namespace, state_changes.effects(task.id, name, task.listeners or {}, task.status, reason))
+
+
+def told_of_start(namespace: str, task: StartedTask) -> list[NewOutboxEvent]:
+    """What a task tells when a worker has it for the first time."""
+    if not task.listeners or task.poll_count > 1:
+        return []
+    return _published(namespace, state_changes.effects(task.id, "onStart", task.listeners, TaskStatus.IN_PROGRESS))
+
+
+def _published(namespace: str, effects: Iterable[Effect]) -> list[NewOutboxEvent]:
+    return [NewOutboxEvent(namespace, effect.topic, effect.payload) for effect in effects]
+
+
 def cascade(run: LockedExecution, end: RunEnd, task: EndedTask) -> NewOutboxEvent:
     """Stops the child of a task that was cancelled with its run."""
     # A parent that failed undoes what it completed; so does a child that was under way.
@@ -136,6 +164,22 @@ def stop(namespace: str, task: EndedTask, reason: str, compensate: bool = False)
         "compensate": compensate,
     }
     return NewOutboxEvent(namespace, "workflow.terminate", payload)
+
+
+def report(run: LockedExecution, end: RunEnd) -> TaskEnd | None:
+    """How the end of a child ends its parent's task; None for a run without a parent."""
+    if run.parent_workflow_id is None or run.parent_task_id is None:
+        return None
+    status = _REPORTED[WorkflowStatus(end.status)]
+    reason = None
+    if status != TaskStatus.COMPLETED:
+        reason = f"Sub-workflow {run.name} ({run.id}) ended {end.status}: {end.reason or 'no reason given'}"
+    output = {"subWorkflowId": str(run.id), **(end.output if isinstance(end.output, dict) else {"result": end.output})}
+    wrong = payloads.excess("task output", output)
+    if wrong:
+        status, output = TaskStatus.FAILED_WITH_TERMINAL_ERROR, {"subWorkflowId": str(run.id)}
+        reason = f"{wrong}; {reason}" if reason else wrong
+    return TaskEnd(run.parent_task_id, run.parent_workflow_id, status, output, reason, cause="SUB_WORKFLOW")
 
 
 def failure(run: LockedExecution, end: RunEnd) -> NewOutboxEvent:

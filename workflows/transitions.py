@@ -22,7 +22,7 @@ from workflows.engine.commands import ScheduleTask
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution, RunEnd
 from workflows.managers.history import NewEvent
-from workflows.managers.task import EndedTask, TaskEnd
+from workflows.managers.task import EndedTask, StartedTask, TaskEnd
 from workflows.managers.timer import NewTimer
 from workflows.models import Admission, DecideQueue, Execution, HistoryEvent, HumanTask, Message, Task, Timer
 from workflows.transition_rows import (
@@ -35,8 +35,11 @@ from workflows.transition_rows import (
     marker,
     messages_output,
     queue_row,
+    report,
     stop,
     task_row,
+    told,
+    told_of_start,
 )
 
 Ending = tuple[LockedExecution, RunEnd]
@@ -76,9 +79,7 @@ def make_tasks(tasks: Sequence[NewTask], *, held: Container[UUID] = ()) -> set[U
         for _, namespace, _, task in made
         for effect in task.effects
     ]
-    if effects:
-        OutboxEvent.sql.publish(effects)
-        hint(OUTBOX)
+    _publish(effects)
     absorbed = [task for task in tasks if task[3].id not in inserted]
     if absorbed:
         Task.sql.unskip([(w, t.ref, t.iteration, t.attempt) for w, _, _, t in absorbed])
@@ -137,16 +138,32 @@ def end_tasks(ends: Sequence[TaskEnd]) -> list[EndedTask]:
         Timer.sql.delete_for_tasks([(task.workflow_id, task.id) for task in ended])
         HistoryEvent.sql.append([ended_event(task, reasons[task.id]) for task in ended])
     hint(history={task.workflow_id for task in ended})
+    _publish([event for task in ended if task.listeners for event in told(task, reasons[task.id])])
     return ended
+
+
+@requires_transaction
+def restate_tasks(rows: Sequence[tuple[UUID, UUID, str, str | None]]) -> None:
+    """Give ended (run, task, status, reason) the status their pass decided; those that had counted as completed tell."""
+    _publish([event for task in Task.sql.restate(rows) if task.listeners for event in told(task)])
+
+
+@requires_transaction
+def tell_of_starts(started: Iterable[tuple[str, StartedTask]]) -> None:
+    """Publish what (namespace, task) tell of their start, in the transaction that hands them out."""
+    _publish([event for namespace, task in started if task.listeners for event in told_of_start(namespace, task)])
+
+
+def _publish(events: Sequence[NewOutboxEvent]) -> None:
+    if events:
+        OutboxEvent.sql.publish(events)
+        hint(OUTBOX)
 
 
 @requires_transaction
 def stop_children(namespace: str, ended: Sequence[EndedTask], reason: str) -> None:
     """Stop the children of tasks that were ended from outside: nobody waits for them any more."""
-    effects = [stop(namespace, task, reason) for task in ended if task.sub_workflow_id]
-    if effects:
-        OutboxEvent.sql.publish(effects)
-        hint(OUTBOX)
+    _publish([stop(namespace, task, reason) for task in ended if task.sub_workflow_id])
 
 
 @requires_transaction
@@ -187,10 +204,8 @@ def _clear(
     Timer.sql.delete_for_runs(ids)
     HistoryEvent.sql.append([*(ended_event(task, None) for task in cancelled), *events])
     runs = {run.id: (run, end) for run, end in ends}
-    effects = [*(cascade(*runs[task.workflow_id], task) for task in cancelled if task.sub_workflow_id), *effects]
-    if effects:
-        OutboxEvent.sql.publish(effects)
-        hint(OUTBOX)
+    said = [event for task in cancelled if task.listeners for event in told(task)]
+    _publish([*said, *(cascade(*runs[task.workflow_id], task) for task in cancelled if task.sub_workflow_id), *effects])
     hint(history=ids)
 
 
@@ -221,35 +236,9 @@ def _begin_undoing(ends: Sequence[Ending]) -> None:
     hint(DECIDE)
 
 
-_REPORTED = {
-    WorkflowStatus.COMPLETED: TaskStatus.COMPLETED,
-    WorkflowStatus.FAILED: TaskStatus.FAILED,
-    WorkflowStatus.TIMED_OUT: TaskStatus.TIMED_OUT,
-    WorkflowStatus.TERMINATED: TaskStatus.CANCELED,
-}
-
-
 def _report_to_parents(ends: Sequence[Ending]) -> None:
     """A child's outcome ends its parent's task, in the child's own transaction. [INV-5]"""
-    reports = []
-    for run, end in ends:
-        if run.parent_workflow_id is None or run.parent_task_id is None:
-            continue
-        status = _REPORTED[WorkflowStatus(end.status)]
-        reason = None
-        if status != TaskStatus.COMPLETED:
-            reason = f"Sub-workflow {run.name} ({run.id}) ended {end.status}: {end.reason or 'no reason given'}"
-        output = {
-            "subWorkflowId": str(run.id),
-            **(end.output if isinstance(end.output, dict) else {"result": end.output}),
-        }
-        wrong = payloads.excess("task output", output)
-        if wrong:
-            status, output = TaskStatus.FAILED_WITH_TERMINAL_ERROR, {"subWorkflowId": str(run.id)}
-            reason = f"{wrong}; {reason}" if reason else wrong
-        reports.append(
-            TaskEnd(run.parent_task_id, run.parent_workflow_id, status, output, reason, cause="SUB_WORKFLOW")
-        )
+    reports = [found for run, end in ends if (found := report(run, end)) is not None]
     if reports:
         Task.sql.lock(sorted((report.workflow_id, report.id) for report in reports))
         end_tasks(reports)

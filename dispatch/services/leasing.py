@@ -27,7 +27,7 @@ from workflows.limits import Key, TaskLimits
 from workflows.managers.task import StartedTask, TaskEnd
 from workflows.managers.timer import NewTimer
 from workflows.models import DecideQueue, Task, Timer
-from workflows.transitions import end_tasks
+from workflows.transitions import end_tasks, tell_of_starts
 
 log = structlog.get_logger(__name__)
 
@@ -189,6 +189,7 @@ def _start(leases: Sequence[Lease], worker_id: str, rooms: dict[Key, limiting.Ro
     if timers:
         Timer.sql.insert(timers)
         hint(TIMER)
+    tell_of_starts((lease.namespace, started[lease.id]) for lease in leases if lease.id in started)
     return [started[lease.id] for lease in leases if lease.id in started]
 
 

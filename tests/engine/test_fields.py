@@ -90,6 +90,9 @@ TASK_CASES: dict[str, Case] = {
     "startDelay": lambda: _first(simple("a", startDelay=5), simple("a"), _schedule),
     "retryCount": lambda: (_failed({"retryCount": 0}, "FAILED"), _failed({"retryCount": 1}, "FAILED")),
     "taskDefinition": lambda: _first(simple("a", taskDefinition={"timeoutSeconds": 9}), simple("a"), _schedule),
+    "onStateChange": lambda: _first(
+        simple("a", onStateChange={"onScheduled": [{"type": "x"}]}), simple("a"), lambda r: r.made[0].effects
+    ),
     "compensateWith": lambda: (_undone({}), _undone({"compensateWith": simple("u")})),
     "evaluatorType": lambda: (
         _switched(expression="v == 'a'"),
@@ -193,7 +196,7 @@ def test_an_accepted_field_of_a_workflow_changes_what_happens(name: str) -> None
 
 
 REFUSED = [
-    ("cacheConfig", {"key": "k", "ttlInSecond": 5}), ("onStateChange", {"onStart": []}), ("rateLimited", True),
+    ("cacheConfig", {"key": "k", "ttlInSecond": 5}), ("rateLimited", True),
     ("joinStatus", "COMPLETED"), ("inputExpression", {"expression": "x"}), ("optionl", True), ("sink", "conductor"),
     ("forkTasks", [[simple("x")]]), ("loopCondition", "true"), ("joinOn", ["a"]), ("scriptExpression", "1"),
 ]  # fmt: skip

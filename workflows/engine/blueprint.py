@@ -126,7 +126,7 @@ class Blueprint:
         return str(self.definition.get("name", ""))
 
 
-_EXTRAS = ("items", "subWorkflowParam", "sink")
+_EXTRAS = ("items", "subWorkflowParam", "sink", "onStateChange")
 
 
 def compile(definition: dict[str, Any], task_definitions: dict[str, dict[str, Any]]) -> Blueprint:

@@ -67,6 +67,7 @@ class ScheduleTask:
     inbox: Inbox | None = None
     timers: tuple[TimerSpec, ...] = ()
     effects: tuple[Effect, ...] = ()
+    listeners: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

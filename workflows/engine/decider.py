@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
+from uuid import UUID
 
-from workflows.engine import compensation
+from workflows.engine import compensation, state_changes
 from workflows.engine.blueprint import Block, Blueprint, Node, dynamic_node
 from workflows.engine.book import Book
-from workflows.engine.commands import Alert, Command, Decision, EndRun
+from workflows.engine.commands import Alert, Command, Decision, EndRun, ScheduleTask
 from workflows.engine.conditions import Evaluator
 from workflows.engine.expressions import Template, resolve
 from workflows.engine.operators import branch_ended, joined_ref_ended, resume_container, start_node, turn_ended
@@ -106,6 +107,8 @@ class Pass:
         commands: list[Command] = []
         for row in self.book.order:
             command = row.command()
+            if row.listeners and isinstance(command, ScheduleTask):
+                command = state_changes.with_events(command, row.listeners, self.state.workflow)
             if command is not None:
                 commands.append(command)
         commands += self.alerts
@@ -140,11 +143,24 @@ class Pass:
             row.spec, row.state = node.spec, {**(row.state or {}), "fork": fork}
         if node.block.kind == "undo":
             row.state = {**(row.state or {}), "undoes": node.block.key}
+        if state_changes.FIELD in node.extras:
+            row.listeners = self._listeners(node, iteration, id_)
         row.consumed = status.terminal
         self.book.add(row)
         if status.terminal:
             self.last = row
         return row
+
+    def _listeners(self, node: Node, iteration: str, task_id: UUID) -> Any:
+        """What a new task tells of its changes; a mistake in it is said in the history and harms no task."""
+        try:
+            found = resolve(node.extras[state_changes.FIELD], NodeScope(self, node, iteration, task_id))
+            wrong = self.state.excess("task input", found) if found else None
+        except _MISTAKES as error:
+            found, wrong = None, f"{type(error).__name__}: {error}"
+        if wrong:
+            self.alerts.append(Alert("STATE_CHANGE", node.ref, f"nothing is told of its {state_changes.FIELD}: {wrong}"))
+        return None if wrong else found
 
     def require(self, what: str, value: Any) -> None:
         """Raise TaskError for a value that is too large to be kept."""

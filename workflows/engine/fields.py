@@ -24,7 +24,7 @@ WORKFLOW = frozenset(
 """Fields of a workflow that do something."""
 TASK = frozenset(
     {"name", "taskReferenceName", "type", "inputParameters", "optional", "permissive", "startDelay", "retryCount",
-     "taskDefinition", "compensateWith"}
+     "taskDefinition", "compensateWith", "onStateChange"}
 )  # fmt: skip
 """Fields that do something in every task."""
 TASK_DEFINITION = frozenset(
@@ -54,7 +54,6 @@ TYPED: dict[str, frozenset[str]] = {
 _ELSEWHERE = frozenset().union(*TYPED.values())
 _REFUSED = {
     "cacheConfig": "results are not cached",
-    "onStateChange": "no events are published when a task's status changes",
     "rateLimited": "limit a task in its task definition, by rateLimitPerFrequency or concurrentExecLimit",
     "workflowStatusListenerEnabled": "a workflow has no status listener; follow its history instead",
     "workflowStatusListenerSink": "a workflow has no status listener; follow its history instead",

@@ -59,6 +59,7 @@ class Row:
     schedule: dict[str, Any] = field(default_factory=dict)
     timers: tuple[TimerSpec, ...] = ()
     effects: tuple[Effect, ...] = ()
+    listeners: Any = None
 
     @classmethod
     def of(cls, view: TaskView) -> Row:

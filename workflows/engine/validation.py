@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workflows.engine import state_changes
 from workflows.engine.blueprint import CONTAINERS
 from workflows.engine.checks import CHECKS, Place
 from workflows.engine.fields import unknown_in_task, unknown_in_workflow
@@ -150,6 +151,8 @@ class _Walker:
             if type(task.get(name)) is int and not 0 <= task[name] <= MOST:
                 self.add(f"{path}.{name}", f"expected 0 to {MOST}, got {task[name]}")
         self.values(task, path)
+        ref, changes = task.get("taskReferenceName"), task.get("onStateChange")
+        self.problems += state_changes.problems(changes, f"{path}.onStateChange", ref)
         if isinstance(task.get("taskDefinition"), dict):
             inner = validate_task_definition({"name": task.get("name"), **task["taskDefinition"]})
             self.problems += [Problem(f"{path}.taskDefinition.{p.path}", p.message) for p in inner]
@@ -185,6 +188,7 @@ class _Walker:
             self.templates.append((task.get(name), f"{path}.{name}"))
         if isinstance(task.get("sink"), str):
             self.templates.append((task["sink"], f"{path}.sink"))
+        self.templates += state_changes.payloads(task.get("onStateChange"), f"{path}.onStateChange")
         param = task.get("subWorkflowParam")
         if isinstance(param, dict):
             kept = {k: v for k, v in param.items() if k != "workflowDefinition" or isinstance(v, str)}

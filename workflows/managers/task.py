@@ -44,6 +44,8 @@ class EndedTask:
     type: str
     status: str
     sub_workflow_id: UUID | None
+    namespace: str
+    listeners: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class StartedTask:
     input: Any
     output: Any
     spec: Any
+    listeners: dict[str, Any] | None
     domain: str | None
     priority: int
     poll_count: int
@@ -143,6 +146,10 @@ def _view(row: tuple[Any, ...]) -> tuple[UUID, TaskView]:
     return workflow_id, view
 
 
+def _ended(rows: Iterable[tuple[Any, ...]]) -> list[EndedTask]:
+    return [EndedTask(*json.decode(row, 9, 10)) for row in rows]
+
+
 def _outline(row: tuple[Any, ...]) -> OutlineTask:
     id, ref, iteration, attempt, type, status, ended, consumed, child, dynamic, state, joins = row
     return OutlineTask(
@@ -194,14 +201,14 @@ class TaskManager(VerbManager):
     @requires_transaction
     def end(self, ends: Sequence[TaskEnd]) -> list[EndedTask]:
         """End tasks that have not ended; returns those. [INV-7b, INV-11]"""
-        rows = _SQL.end.rows(rows=json.dumps(ends), workflow_ids=list({end.workflow_id for end in ends}))
-        return [EndedTask(*row) for row in rows]
+        return _ended(_SQL.end.rows(rows=json.dumps(ends), workflow_ids=list({end.workflow_id for end in ends})))
 
     @requires_transaction
-    def restate(self, rows: Sequence[tuple[UUID, UUID, str, str | None]]) -> None:
-        """Give consumed tasks (run, task, status, reason) the status their pass decided."""
+    def restate(self, rows: Sequence[tuple[UUID, UUID, str, str | None]]) -> list[EndedTask]:
+        """Give consumed tasks (run, task, status, reason) the status their pass decided; only those that had counted as
+        completed have their listeners."""
         data = [{"workflow_id": w, "id": t, "status": s, "reason": r} for w, t, s, r in rows]
-        _SQL.restate.send(rows=json.dumps(data), workflow_ids=list({row[0] for row in rows}))
+        return _ended(_SQL.restate.rows(rows=json.dumps(data), workflow_ids=list({row[0] for row in rows})))
 
     @requires_transaction
     def update_open(self, rows: Sequence[dict[str, Any]]) -> None:
@@ -216,8 +223,7 @@ class TaskManager(VerbManager):
     @requires_transaction
     def cancel_open(self, workflow_ids: Sequence[UUID], reason: str | None) -> list[EndedTask]:
         """End every open task of runs that end. [INV-11]"""
-        rows = _SQL.cancel_open.rows(workflow_ids=list(workflow_ids), reason=reason)
-        return [EndedTask(*row) for row in rows]
+        return _ended(_SQL.cancel_open.rows(workflow_ids=list(workflow_ids), reason=reason))
 
     @requires_transaction
     def start(self, leases: Sequence[tuple[UUID, UUID, UUID]], worker_id: str) -> list[StartedTask]:
@@ -228,7 +234,7 @@ class TaskManager(VerbManager):
             tokens=[k for _, _, k in leases],
             worker_id=worker_id,
         )
-        return [StartedTask(*json.decode(row, 8, 11)) for row in rows]
+        return [StartedTask(*json.decode(row, 8, 12)) for row in rows]
 
     @requires_transaction
     def unstart(self, tasks: Sequence[tuple[UUID, UUID]]) -> None:

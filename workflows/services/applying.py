@@ -18,7 +18,7 @@ from workflows.managers.history import NewEvent
 from workflows.managers.task import TaskEnd
 from workflows.models import Execution, HistoryEvent, Task
 from workflows.services.revisions import blueprint_for
-from workflows.transitions import NewTask, end_runs, end_tasks, make_tasks, run_end
+from workflows.transitions import NewTask, end_runs, end_tasks, make_tasks, restate_tasks, run_end
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +69,7 @@ def apply_decisions(decided: Sequence[Decided]) -> set[UUID]:
         Execution.sql.progress(progress)
     end_tasks(ended)
     if restated:
-        Task.sql.restate(restated)
+        restate_tasks(restated)
     if updated:
         Task.sql.update_open(updated)
     if consumed:

@@ -4,15 +4,15 @@
 -- name: insert
 -- INV-6a: identity is (run, ref, iteration path, attempt); an absorbed insert returns no id and earns one more pass.
 INSERT INTO workflows_task (id, workflow_id, namespace, ref, iteration, attempt, name, type, status, consumed, queue, domain,
-    priority, input, output, state, spec, reason, cause, response_seconds, timeout_seconds, retried_task_id, sub_workflow_id,
-    first_scheduled_at, scheduled_at, started_at, updated_at, ended_at)
+    priority, input, output, state, spec, listeners, reason, cause, response_seconds, timeout_seconds, retried_task_id,
+    sub_workflow_id, first_scheduled_at, scheduled_at, started_at, updated_at, ended_at)
 SELECT id, workflow_id, namespace, ref, iteration, attempt, name, type, status, consumed, queue, domain, priority, input, output,
-       state, spec, reason, cause, response_seconds, timeout_seconds, retried_task_id, sub_workflow_id,
+       state, spec, listeners, reason, cause, response_seconds, timeout_seconds, retried_task_id, sub_workflow_id,
        COALESCE(first_scheduled_at, now()), now(), CASE WHEN status <> 'SCHEDULED' THEN now() END, now(),
        CASE WHEN ended THEN now() END
   FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, namespace text, ref text, iteration text,
        attempt integer, name text, type text, status text, consumed boolean, queue text, domain text, priority smallint,
-       input jsonb, output jsonb, state jsonb, spec jsonb, reason text, cause text, response_seconds integer,
+       input jsonb, output jsonb, state jsonb, spec jsonb, listeners jsonb, reason text, cause text, response_seconds integer,
        timeout_seconds integer, retried_task_id uuid, sub_workflow_id uuid, first_scheduled_at timestamptz, ended boolean)
 ON CONFLICT (workflow_id, ref, iteration, attempt) DO NOTHING
 RETURNING id
@@ -93,16 +93,20 @@ UPDATE workflows_task t
        consumed boolean, worker_id text, state jsonb)
  WHERE t.workflow_id = r.workflow_id AND t.id = r.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
    AND t.ended_at IS NULL
-RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.type, t.status, t.sub_workflow_id
+RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.type, t.status, t.sub_workflow_id, t.namespace, t.listeners
 
 -- name: restate
 -- lock: TASK
 -- An optional failure becomes COMPLETED_WITH_ERRORS, and a result that violates its schema FAILED, in the pass that
--- consumes it; only an evaluation does this.
+-- consumes it; only an evaluation does this. `o` is the row as it was, which the run's gate keeps still: a failure has told
+-- its listeners, a result that counted as completed has not.
 UPDATE workflows_task t
    SET status = r.status, reason = COALESCE(r.reason, t.reason), consumed = true, updated_at = now()
   FROM jsonb_to_recordset(%(rows)s::jsonb) AS r(id uuid, workflow_id uuid, status text, reason text)
+  JOIN workflows_task o ON o.workflow_id = r.workflow_id AND o.id = r.id AND o.workflow_id = ANY(%(workflow_ids)s::uuid[])
  WHERE t.workflow_id = r.workflow_id AND t.id = r.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
+RETURNING t.id, t.workflow_id, t.ref, t.iteration, t.attempt, t.type, t.status, t.sub_workflow_id, t.namespace,
+       CASE WHEN o.status = 'COMPLETED' THEN t.listeners END
 
 -- name: update_open
 -- lock: TASK
@@ -127,7 +131,7 @@ UPDATE workflows_task
    SET status = 'CANCELED', reason = COALESCE(reason, %(reason)s), consumed = true, lease_token = NULL, ended_at = now(),
        updated_at = now()
  WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND ended_at IS NULL AND NOT consumed
-RETURNING id, workflow_id, ref, iteration, attempt, type, status, sub_workflow_id
+RETURNING id, workflow_id, ref, iteration, attempt, type, status, sub_workflow_id, namespace, listeners
 
 -- name: start
 -- lock: TASK
@@ -139,7 +143,7 @@ UPDATE workflows_task t
  WHERE t.workflow_id = u.workflow_id AND t.id = u.id AND t.workflow_id = ANY(%(workflow_ids)s::uuid[])
    AND t.status = 'SCHEDULED'
 RETURNING t.id, t.workflow_id, t.lease_token, t.ref, t.iteration, t.attempt, t.name, t.type, t.input, t.output, t.spec,
-       t.domain, t.priority, t.poll_count, t.response_seconds, t.timeout_seconds, t.retried_task_id, t.first_scheduled_at,
+       t.listeners, t.domain, t.priority, t.poll_count, t.response_seconds, t.timeout_seconds, t.retried_task_id, t.first_scheduled_at,
        t.scheduled_at, t.started_at, t.updated_at
 
 -- name: unstart

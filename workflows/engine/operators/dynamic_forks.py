@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workflows.engine import state_changes
 from workflows.engine.blueprint import CONTAINERS, OPERATORS, SYSTEM_TASKS, Node, dynamic_node
 from workflows.engine.operators.forks import close_if_joined
 from workflows.engine.operators.start import Start
@@ -129,6 +130,9 @@ def _branch_node(start: Start, task: dict[str, Any], over: dict[str, Any]) -> No
     type_ = str(task.get("type") or "SIMPLE")
     if type_ in CONTAINERS:
         raise TaskError(f"a branch of a dynamic fork is one task; {type_} holds others: put it into a SUB_WORKFLOW")
+    wrong = next(state_changes.problems(task.get(state_changes.FIELD), state_changes.FIELD, task["taskReferenceName"]), None)
+    if wrong:
+        raise TaskError(f"{task['taskReferenceName']}: {wrong.path}: {wrong.message}")
     if not task.get("name"):
         task = {**task, "name": task["taskReferenceName"]}
     node = dynamic_node(start.pass_.blueprint, task, start.node)
