@@ -38,7 +38,7 @@ class Conf:
     PROXIES: str = ""
     """Networks of the proxies whose X-Forwarded-For is believed, as 10.0.0.0/8, ::1; empty believes nobody's."""
     KEY_REQUESTS_PER_MINUTE: int = 0
-    """Requests of one API key that each web process answers in a minute, at most; 0 does not count them."""
+    """Requests of one API key, or to one webhook, that each web process answers in a minute, at most; 0 counts none."""
     SECRET_KEYS: str = ""
     """Base64 of 32 bytes for each key that seals secrets, the newest first; empty derives one from SECRET_KEY."""
     REQUIRE_OWNER_EMAIL: bool = False

@@ -14,7 +14,7 @@ from django.urls import URLPattern, path
 
 from orchestrator.admin import EngineAdmin
 from orchestrator.errors import OstinatoError
-from outbox.models import EventExecution, EventHandler, OutboxEvent
+from outbox.models import EventExecution, EventHandler, OutboxEvent, Webhook
 
 _CONDITIONS = {
     "dead": {"dead_at__isnull": False},
@@ -107,3 +107,12 @@ class EventExecutionAdmin(EngineAdmin):
     list_display = ("id", "handler", "event", "action", "status", "reason", "created_at", "namespace")
     search_names = ("handler", "event", "message_id", "status")
     search_help_text = "Id, or the whole handler, event, message id or status"
+
+
+@admin.register(Webhook)
+class WebhookAdmin(EngineAdmin):
+    """Addresses for deliveries from outside; registered by /api/webhooks."""
+
+    list_display = ("name", "id", "namespace", "created_by", "updated_at")
+    search_names = ("name", "namespace")
+    search_help_text = "Id, or the whole name of a webhook or namespace"

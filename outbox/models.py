@@ -1,4 +1,4 @@
-"""The outbox, and the handlers of the events that come through it."""
+"""The outbox, the handlers of the events that come through it, and the webhooks that events come in by."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from django.db import models
 from orchestrator.db.models import EngineModel
 from outbox.managers import OutboxManager
 from outbox.managers_events import EventExecutionManager, EventHandlerManager
+from outbox.managers_webhooks import WebhookDeliveryManager, WebhookManager
 
 
 class OutboxEvent(EngineModel):
@@ -108,3 +109,47 @@ class EventExecution(EngineModel):
 
     def __str__(self) -> str:
         return f"{self.handler} {self.message_id}"
+
+
+class Webhook(EngineModel):
+    """An address that takes deliveries from outside, once they are proved; `verifier` names secrets and holds none."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    namespace = models.TextField()
+    name = models.TextField()
+    verifier = models.JSONField()
+    delivery_header = models.TextField(null=True)
+    created_by = models.TextField(null=True)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    sql = WebhookManager()
+
+    class Meta(EngineModel.Meta):
+        constraints = [models.UniqueConstraint(fields=["namespace", "name"], name="outbox_webhook_key")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class WebhookDelivery(EngineModel):
+    """That a delivery came, and that it was matched against what waits; its `delivery_id` is the sender's, or ours. [INV-6d]"""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    webhook_id = models.UUIDField()
+    delivery_id = models.TextField()
+    received_at = models.DateTimeField()
+    matched_at = models.DateTimeField(null=True)
+
+    sql = WebhookDeliveryManager()
+
+    class Meta(EngineModel.Meta):
+        constraints = [models.UniqueConstraint(fields=["webhook_id", "delivery_id"], name="outbox_webhookdelivery_key")]
+        indexes = [
+            models.Index(
+                fields=["matched_at"], condition=models.Q(matched_at__isnull=False), name="outbox_webhookdelivery_done"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.delivery_id

@@ -84,13 +84,16 @@ class Masker:
         return self._pattern.sub(MASK, given) if self._pattern else given
 
     def value(self, given: Any) -> Any:
-        """A JSON value without them, in its texts and in its keys."""
+        """A JSON value without them, in its texts and in its keys; raises Invalid for one that is nested too deeply."""
         if self._pattern is None or given is None:
             return given
         dumped = json.dumps(given)
         if self._pattern.search(dumped) is None:
             return given
-        return self._masked(given)
+        try:
+            return self._masked(given)
+        except RecursionError:
+            raise Invalid("The value is nested too deeply to take secrets out of it.") from None
 
     def _masked(self, given: Any) -> Any:
         if isinstance(given, str):

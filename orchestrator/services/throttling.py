@@ -1,4 +1,4 @@
-"""Requests of each API key, counted when `KEY_REQUESTS_PER_MINUTE` says so: in memory, each web process for itself."""
+"""Requests of each API key and webhook, counted when `KEY_REQUESTS_PER_MINUTE` says so: in memory, by each web process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from orchestrator.errors import LimitExceeded
 
 _LOCK = threading.Lock()
 _LEFT: dict[UUID, tuple[float, float]] = {}
-"""What a key had left, and when; a minute's worth comes back in a minute."""
+"""What a key or a webhook had left, and when; a minute's worth comes back in a minute."""
 _MOST_KEYS = 10_000
 
 
-def take(key_id: UUID) -> None:
-    """Count a request of a key; raises LimitExceeded when it has none left."""
+def take(key_id: UUID, what: str = "key") -> None:
+    """Count a request of a key, or of another thing; raises LimitExceeded when it has none left."""
     most = conf().KEY_REQUESTS_PER_MINUTE
     if most <= 0:
         return
@@ -30,5 +30,5 @@ def take(key_id: UUID) -> None:
             _LEFT[key_id] = (left - 1, now)
             return
     raise LimitExceeded(
-        f"This key may send {most} requests a minute, and has.", retry_after=(1 - left) * 60 / most, limit=most
+        f"This {what} may send {most} requests a minute, and has.", retry_after=(1 - left) * 60 / most, limit=most
     )

@@ -67,13 +67,14 @@ def publish(namespace: str, event: str, payload: dict[str, Any], *, message_id: 
     """Publish an event from outside; the same message id is acted on once. Returns the message's id."""
     message_id = message_id or str(new_id())
     with transaction():
-        OutboxEvent.sql.publish([NewOutboxEvent(namespace, PUBLISHED, _message(event, message_id, payload))])
+        OutboxEvent.sql.publish([published(namespace, event, message_id, payload)])
         hint(OUTBOX)
     return message_id
 
 
-def _message(event: str, message_id: str, payload: dict[str, Any]) -> dict[str, Any]:
-    return {"event": event, "message_id": message_id, "payload": payload}
+def published(namespace: str, event: str, message_id: str, payload: dict[str, Any]) -> NewOutboxEvent:
+    """An event for whom it may concern."""
+    return NewOutboxEvent(namespace, PUBLISHED, {"event": event, "message_id": message_id, "payload": payload})
 
 
 def dispatch(claimed: ClaimedEvent) -> None:

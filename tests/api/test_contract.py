@@ -17,7 +17,7 @@ from tests import flows
 from tests.api.demo import Call, demo_call  # noqa: F401  (a fixture)
 from workflows.models import Execution, Task, WorkflowDefinition
 
-OPEN = {"api/health", "api/version", "api/docs", "api/token"}
+OPEN = {"api/health", "api/version", "api/docs", "api/token", "api/webhook/<str:webhook_id>"}
 OPEN_READS = {"api/schema"}
 NOBODY = "00000000-0000-7000-8000-000000000000"
 

@@ -9,7 +9,7 @@ from dispatch.services.dispatching import reclaim_next_batch
 from orchestrator.db.hints import ADMISSION, TIMER
 from orchestrator.runtime.loop import Loop, add_loop_arguments, loop_options, run_loops
 from orchestrator.runtime.wakeup import Wakeup
-from outbox.services import events
+from outbox.services import events, webhooks
 from outbox.services.relay import prune
 from workflows.services import scheduling
 from workflows.services.admission import admit_next_batch
@@ -40,6 +40,7 @@ class Command(BaseCommand):
                 Loop("retention", retire, idle_seconds=300.0, **common),
                 Loop("prune", prune, idle_seconds=60.0, **common),
                 Loop("prune-events", events.prune, idle_seconds=3600.0, **common),
+                Loop("prune-webhooks", webhooks.prune, idle_seconds=3600.0, **common),
                 Loop("prune-schedules", scheduling.prune, idle_seconds=3600.0, **common),
             ]
         )
