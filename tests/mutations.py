@@ -162,6 +162,10 @@ MUTATIONS = [
         EVENTS + "test_one_delivery_that_is_acted_on_by_many_at_once_ends_one_turn_of_a_loop",
     ),
     Mutation(
+        "INV-6d", "outbox/sql/webhook_delivery.sql", " AND matched_at IS NULL RETURNING id", " RETURNING id",
+        "tests/db/test_webhooks.py::test_a_delivery_told_of_again_ends_no_other_attempt",
+    ),
+    Mutation(
         "INV-7c", "dispatch/services/leasing.py",
         "            Permit.sql.release(task for task, _, _ in taken)\n", "",
         LIMITS + "test_the_permit_of_a_crashed_worker_is_given_back_with_its_lease",

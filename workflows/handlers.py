@@ -8,7 +8,7 @@ from uuid import UUID
 from orchestrator.errors import Invalid, LimitExceeded, NotFound
 from outbox.managers import ClaimedEvent
 from outbox.services import relay
-from workflows.services import children, events
+from workflows.services import children, events, webhooks
 from workflows.services.starting import FAILURE, StartRequest, start
 
 
@@ -58,6 +58,16 @@ def act_on_event(event: ClaimedEvent) -> None:
     events.act(event.namespace, event.payload)
 
 
+def match_delivery(event: ClaimedEvent) -> None:
+    """Find the tasks that wait for a delivery to a webhook."""
+    webhooks.match(event.namespace, event.payload)
+
+
+def end_matched(event: ClaimedEvent) -> None:
+    """End a task with the delivery that it waited for."""
+    webhooks.end(event.namespace, event.payload)
+
+
 def _request(
     event: ClaimedEvent,
     workflow_id: str,
@@ -98,3 +108,5 @@ def register() -> None:
     relay.register("workflow.start_failure", start_failure_workflow)
     relay.register("workflow.terminate", terminate)
     relay.register("event.action", act_on_event)
+    relay.register("webhook.received", match_delivery)
+    relay.register(webhooks.MATCHED, end_matched)

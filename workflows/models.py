@@ -9,6 +9,7 @@ from django.db import models
 from orchestrator.db.ids import new_id
 from orchestrator.db.models import EngineModel
 from workflows.engine.state import FAILURES
+from workflows.engine.webhooks import TYPE as WEBHOOK
 from workflows.managers.admission import AdmissionManager, QuotaManager
 from workflows.managers.decide_queue import DecideQueueManager
 from workflows.managers.definition import DefinitionManager, RevisionManager, TaskDefinitionManager
@@ -230,6 +231,9 @@ class Task(EngineModel):
             models.Index(
                 fields=["namespace", "status", "id"],
                 condition=models.Q(reason__isnull=False), name="workflows_task_reasons",
+            ),
+            models.Index(
+                fields=["namespace"], condition=models.Q(consumed=False, type=WEBHOOK), name="workflows_task_webhooks"
             ),
         ]
 

@@ -1,7 +1,7 @@
 """Webhooks: addresses that systems outside send to; what is proved to come from them is published.
 
-A delivery is one transaction with the event it publishes. One of an id that its webhook has had already is answered as
-the first was, and publishes nothing. [INV-5, INV-6d]
+A delivery is one transaction with what it publishes: an event for handlers, and word for the tasks that wait. One of an
+id that its webhook has had already is answered as the first was, and publishes nothing. [INV-5, INV-6d]
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from orchestrator.errors import Conflict, Invalid, NotFound, TooLarge, Unauthent
 from orchestrator.managers_lockouts import Subject
 from orchestrator.models import AuditEntry
 from orchestrator.services import lockouts, secrets, throttling
+from outbox.managers import NewOutboxEvent
 from outbox.managers_webhooks import StoredWebhook
 from outbox.models import OutboxEvent, Webhook, WebhookDelivery
 from outbox.services import events, webhook_verifiers
@@ -29,6 +30,8 @@ from outbox.services.webhook_verifiers import Delivery
 from workflows import payloads
 
 log = structlog.get_logger(__name__)
+RECEIVED = "webhook.received"
+"""Topic: a delivery, for the tasks that wait for it."""
 SHORTEST_SECRET = 16
 """A shorter one can be guessed by sending."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
@@ -121,7 +124,11 @@ def accept(admitted: Admitted, payload: dict[str, Any]) -> UUID:
     with transaction():
         if not WebhookDelivery.sql.record(own_id, webhook.id, delivery_id):
             return WebhookDelivery.sql.find_id(webhook.id, delivery_id) or own_id
-        OutboxEvent.sql.publish([events.published(webhook.namespace, f"webhook:{webhook.name}", str(own_id), given)])
+        received = {"delivery_id": own_id, "webhook": webhook.name, "payload": given}
+        OutboxEvent.sql.publish([
+            events.published(webhook.namespace, f"webhook:{webhook.name}", str(own_id), given),
+            NewOutboxEvent(webhook.namespace, RECEIVED, received),
+        ])
         hint(OUTBOX)
     return own_id
 

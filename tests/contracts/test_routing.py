@@ -34,6 +34,7 @@ BY_TIMER = "names the timer alone; the peek before it read the run as well"
 KEYS = "deletes keys whose run is gone: a loop for each node does it on that node's keys"
 BY_KEY = "finds the run that a key belongs to: on the key's node, then on the run's, for starts that bring a key"
 LIMIT = "counts for a limit, which holds for the whole system; sent only where one is set"
+OUTSIDE = "what comes from outside may be for any run; asks every node"
 READ = "a person's or a client's read; asks every node"
 EXCEPTIONS = {
     "workflows.decide_queue.claim": SWEEP,
@@ -49,6 +50,7 @@ EXCEPTIONS = {
     "workflows.timer.record_failure": BY_TIMER,
     "workflows.timer.release": BY_TIMER,
     "workflows.task.find": BY_TASK,
+    "workflows.task.find_awaiting": OUTSIDE,
     "workflows.task_log.read": READ,
     "workflows.human_task.find": READ,
     "workflows.human_task.page": READ,

@@ -686,6 +686,7 @@ def test_rerun_of_a_child_task_starts_a_fresh_child() -> None:
         ("INLINE", {"evaluatorType": "javascript", "expression": "1"}, True, ["POLL"]),
         ("WAIT", {"duration": "1h"}, False, ["TASK", "WAIT"]), ("WAIT", {}, False, ["TASK"]),
         ("HUMAN", {}, False, ["TASK"]), ("YIELD", {}, False, ["TASK"]),
+        ("WAIT_FOR_WEBHOOK", {"webhook": "x"}, False, ["TASK"]),
     ],
 )  # fmt: skip
 def test_rerun_brings_every_kind_of_task_back_whole(

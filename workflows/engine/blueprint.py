@@ -17,7 +17,7 @@ from workflows.engine.secrets import secret_names
 OPERATORS = frozenset(
     {"SWITCH", "DECISION", "FORK_JOIN", "FORK_JOIN_DYNAMIC", "JOIN", "EXCLUSIVE_JOIN", "DO_WHILE", "SUB_WORKFLOW",
      "START_WORKFLOW", "EVENT", "SET_VARIABLE", "TERMINATE", "WAIT", "HUMAN", "YIELD", "BUSINESS_RULE", "NOOP",
-     "PULL_WORKFLOW_MESSAGES"}
+     "PULL_WORKFLOW_MESSAGES", "WAIT_FOR_WEBHOOK"}
 )  # fmt: skip
 """Types that the engine settles itself; no queue, no worker."""
 SYSTEM_TASKS = frozenset({"HTTP", "HTTP_POLL", "INLINE", "LAMBDA", "JSON_JQ_TRANSFORM", "GET_WORKFLOW", "UPDATE_TASK"})

@@ -10,6 +10,7 @@ from workflows.engine import human
 from workflows.engine.durations import parse_duration, parse_until
 from workflows.engine.messages import batch_size, is_blocking
 from workflows.engine.sinks import event_name
+from workflows.engine.webhooks import wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +232,20 @@ def _pull_messages(walker: Walker, task: dict[str, Any], place: Place) -> None:
                 walker.add(f"{place.path}.inputParameters.{name}", str(error).partition(": ")[2])
 
 
+def _webhook(walker: Walker, task: dict[str, Any], place: Place) -> None:
+    given = dict(task.get("inputParameters") or {})
+    matches = given.get("matches")
+    if isinstance(matches, str) and "${" in matches:
+        matches = {matches: matches}
+    if isinstance(matches, dict):  # a path that is known only when it starts could be any
+        given["matches"] = {"$" if "${" in text else text: value for text, value in matches.items()}
+    try:
+        wanted(given)
+    except ValueError as error:
+        field, _, said = str(error).partition(": ")
+        walker.add(f"{place.path}.inputParameters.{field}", said)
+
+
 def _event(walker: Walker, task: dict[str, Any], place: Place) -> None:
     path, sink = f"{place.path}.sink", task.get("sink")
     if not isinstance(sink, str) or not sink:
@@ -265,5 +280,6 @@ CHECKS: dict[str, Check] = {
     "GET_WORKFLOW": _needs("id"),
     "UPDATE_TASK": _update_task,
     "PULL_WORKFLOW_MESSAGES": _pull_messages,
+    "WAIT_FOR_WEBHOOK": _webhook,
     "EVENT": _event,
 }

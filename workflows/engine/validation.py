@@ -15,7 +15,7 @@ from workflows.engine.task_definitions import validate_task_definition
 
 __all__ = ["Problem", "validate", "validate_task_definition"]
 
-NOT_YET = frozenset({"KAFKA_PUBLISH", "WAIT_FOR_WEBHOOK"})
+NOT_YET = frozenset({"KAFKA_PUBLISH"})
 """Conductor's types that this version does not run: refused by name, not left to hang on a queue."""
 
 

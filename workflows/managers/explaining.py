@@ -31,7 +31,7 @@ class RunPicture:
 
 @dataclass(frozen=True, slots=True)
 class OpenPicture:
-    """An open task with its queue row; `queued` False means that it has none."""
+    """An open task with its queue row; `queued` False means that it has none. `awaits` is the input of one for a webhook."""
 
     id: UUID
     ref: str
@@ -44,6 +44,7 @@ class OpenPicture:
     domain: str | None
     sub_workflow_id: UUID | None
     state: dict[str, Any] | None
+    awaits: dict[str, Any] | None
     timed: bool
     callback_seconds: int
     queued: bool
@@ -124,7 +125,7 @@ class ExplainQueries:
     def open_tasks(self, workflow_id: UUID, *, batch: int) -> list[OpenPicture]:
         """Its open tasks, oldest first."""
         rows = _SQL.open_tasks.rows(workflow_id=workflow_id, batch=batch)
-        return [OpenPicture(*json.decode(row, 10, 11)) for row in rows]
+        return [OpenPicture(*json.decode(row, 10, 12)) for row in rows]
 
     def unseen_tasks(self, workflow_id: UUID) -> int:
         """How many of its tasks have ended since the last pass."""

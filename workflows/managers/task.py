@@ -281,6 +281,11 @@ class TaskManager(VerbManager):
         rows = _SQL.find_pulling.rows(workflow_ids=list(workflow_ids))
         return [(row[0], row[1], json.loads(row[2])) for row in rows]
 
+    def find_awaiting(self, namespace: str, webhook: str) -> list[tuple[UUID, UUID, str, Any]]:
+        """(run, task, ref, input) of open tasks that wait for a delivery to this webhook or to any, oldest first."""
+        rows = _SQL.find_awaiting.rows(namespace=namespace, webhook=webhook)
+        return [(row[0], row[1], row[2], json.loads(row[3])) for row in rows]
+
     def outline(self, workflow_id: UUID) -> list[OutlineTask]:
         """Every task of a run, without payloads, in the order they were made."""
         return [_outline(row) for row in _SQL.outline.rows(workflow_id=workflow_id)]

@@ -54,7 +54,7 @@ ACTIONS = {
         ),
     )
 }  # fmt: skip
-_SETTLED_AT_ONCE = OPERATORS - {"SUB_WORKFLOW", "WAIT", "HUMAN", "YIELD", "PULL_WORKFLOW_MESSAGES"}
+_SETTLED_AT_ONCE = OPERATORS - {"SUB_WORKFLOW", "WAIT", "HUMAN", "YIELD", "PULL_WORKFLOW_MESSAGES", "WAIT_FOR_WEBHOOK"}
 BUTTONS = tuple(action for action in ACTIONS.values() if not action.needs_ref)
 
 

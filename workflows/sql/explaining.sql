@@ -10,6 +10,7 @@ SELECT e.status, e.admitted_at, e.created_at, e.reason, q.enqueued_at, q.attempt
 -- name: open_tasks
 -- `timed` says that a WAIT named a moment, so that a timer must exist.
 SELECT t.id, t.ref, t.iteration, t.attempt, t.name, t.type, t.status, t.queue, t.domain, t.sub_workflow_id, t.state,
+       CASE WHEN t.type = 'WAIT_FOR_WEBHOOK' THEN t.input END,
        t.type = 'WAIT' AND COALESCE(t.input ->> 'duration', t.input ->> 'until', '') <> '', t.callback_seconds,
        q.id IS NOT NULL, q.visible_at, q.worker_id, q.lease_expires_at, q.redeliveries, COALESCE(q.held, false)
   FROM workflows_task t LEFT JOIN dispatch_queuedtask q ON q.id = t.id

@@ -201,6 +201,13 @@ SELECT workflow_id, id, input FROM workflows_task
  WHERE workflow_id = ANY(%(workflow_ids)s::uuid[]) AND ended_at IS NULL AND NOT consumed AND type = 'PULL_WORKFLOW_MESSAGES'
  ORDER BY workflow_id, id
 
+-- name: find_awaiting
+-- Open tasks of a namespace that wait for a delivery to the webhook, or to any; found by an index of their own.
+SELECT workflow_id, id, ref, input FROM workflows_task
+ WHERE namespace = %(namespace)s AND NOT consumed AND type = 'WAIT_FOR_WEBHOOK' AND ended_at IS NULL
+   AND COALESCE(input ->> 'webhook', %(webhook)s::text) = %(webhook)s
+ ORDER BY id
+
 -- name: outline
 -- The whole run without its payloads, for an operator's action: books only where an action reads them.
 SELECT id, ref, iteration, attempt, type, status, ended_at IS NOT NULL, consumed, sub_workflow_id, spec IS NOT NULL,

@@ -43,6 +43,7 @@ _STARTS: dict[str, Callable[[Start], None]] = {
     "HUMAN": waiting.human,
     "YIELD": waiting.until_ended,
     "PULL_WORKFLOW_MESSAGES": waiting.pull_messages,
+    "WAIT_FOR_WEBHOOK": waiting.webhook,
     "BUSINESS_RULE": rules.business_rule,
     "SUB_WORKFLOW": waiting.sub_workflow,
     "FORK_JOIN": forks.fork,

@@ -1,4 +1,4 @@
-"""Operators that stay open until something outside ends them: WAIT, HUMAN, YIELD, messages, SUB_WORKFLOW."""
+"""Operators that stay open until something outside ends them: WAIT, HUMAN, YIELD, messages, webhooks, SUB_WORKFLOW."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from workflows.engine.messages import batch_size, is_blocking
 from workflows.engine.operators.start import Start
 from workflows.engine.rows import TaskError
 from workflows.engine.state import TaskStatus
+from workflows.engine.webhooks import wanted
 
 
 def wait(start: Start) -> None:
@@ -55,6 +56,15 @@ def pull_messages(start: Start) -> None:
     try:
         batch_size(given)
         is_blocking(given)
+    except ValueError as error:
+        raise TaskError(str(error)) from None
+    until_ended(start)
+
+
+def webhook(start: Start) -> None:
+    """Until a delivery that it wants is handled: one that was handled before this task was committed is not kept."""
+    try:
+        wanted(start.inputs())
     except ValueError as error:
         raise TaskError(str(error)) from None
     until_ended(start)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from workflows.engine.webhooks import wanted
 from workflows.managers.explaining import (
     ChildPicture,
     DeadEventPicture,
@@ -68,6 +69,11 @@ def why_open(task: OpenPicture, around: Surroundings) -> Reason:
         return _said(
             task, Code.MESSAGE, f"{_named(task)} waits for a message to this run.",
             "Send one (POST /api/workflow/{id}/messages), or complete the task.",
+        )  # fmt: skip
+    if task.type == "WAIT_FOR_WEBHOOK":
+        return _said(
+            task, Code.WEBHOOK, f"{_named(task)} waits for a delivery to {wanted(task.awaits or {})}.",
+            "See that its sender delivers (POST /api/webhook/{id}), or complete the task.",
         )  # fmt: skip
     if task.id in around.lost:
         return why_lost(around.lost[task.id])
