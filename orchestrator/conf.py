@@ -82,6 +82,9 @@ class Conf:
     """The same for one that failed, timed out or was terminated. A run that has not ended is always kept."""
     RETENTION_KEY_DAYS: int = 365
     """How long an idempotency key is kept at least; it also outlives its run. 0 keeps it for ever."""
+    RETENTION_DEAD_LETTER_DAYS: int = 30
+    """How long an effect that could not be delivered is kept at least, to be replayed; those that a run waits for are
+    kept as long as it does. 0 keeps them for ever."""
     RETENTION_AUDIT_DAYS: int = 2555
     RETENTION_POLL_DAYS: int = 30
     """How long a worker that no longer polls is remembered."""

@@ -40,6 +40,15 @@ class ClaimedEvent:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A dead letter that is gone; `execution_id` is the action of an event handler that it would have done."""
+
+    id: UUID
+    execution_id: UUID | None
+    last_error: str | None
+
+
 class OutboxManager(VerbManager):
     """Effects to deliver. Lock order: level 11."""
 
@@ -90,3 +99,8 @@ class OutboxManager(VerbManager):
     def prune(self, *, seconds: float) -> int:
         """Delete events delivered longer ago than that."""
         return _SQL.prune.execute(seconds=seconds)
+
+    @requires_transaction
+    def prune_dead(self, ids: Sequence[UUID], before: datetime) -> list[GivenUp]:
+        """Delete those of these events that are dead letters since before a moment."""
+        return [GivenUp(*row) for row in _SQL.prune_dead.rows(ids=list(ids), before=before)]

@@ -1,4 +1,5 @@
--- outbox_event: effects written with the change that caused them (INV-5). Verbs: publish, claim, deliver, fail, replay.
+-- outbox_event: effects written with the change that caused them (INV-5). Verbs: publish, claim, deliver, fail, replay,
+-- prune, prune_dead.
 -- Lock order: level 11. A relay claims by a short leased transaction, calls the handler outside any, and settles fenced.
 
 -- name: publish
@@ -48,3 +49,11 @@ UPDATE outbox_event
 
 -- name: prune
 DELETE FROM outbox_event WHERE delivered_at < now() - make_interval(secs => %(seconds)s)
+
+-- name: prune_dead
+-- lock: OUTBOX
+-- One that was replayed since it was looked at is not dead any more.
+WITH c AS MATERIALIZED (
+    SELECT id FROM outbox_event WHERE id = ANY(%(ids)s::uuid[]) AND dead_at < %(before)s FOR UPDATE SKIP LOCKED)
+DELETE FROM outbox_event o USING c WHERE o.id = c.id
+RETURNING o.id, (o.payload ->> 'execution_id')::uuid, o.last_error

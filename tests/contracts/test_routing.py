@@ -32,6 +32,7 @@ SWEEP = "takes whatever is ready: a loop for each node does it on that node's ro
 BY_TASK = "names the task alone; its callers know the run as well, which the statement would carry"
 BY_TIMER = "names the timer alone; the peek before it read the run as well"
 KEYS = "deletes keys whose run is gone: a loop for each node does it on that node's keys"
+BY_LETTER = "asks for the runs that dead letters name: on the letter's node, then on those runs'"
 BY_KEY = "finds the run that a key belongs to: on the key's node, then on the run's, for starts that bring a key"
 LIMIT = "counts for a limit, which holds for the whole system; sent only where one is set"
 OUTSIDE = "what comes from outside may be for any run; asks every node"
@@ -40,6 +41,7 @@ EXCEPTIONS = {
     "workflows.decide_queue.claim": SWEEP,
     "workflows.decide_queue.peek_overdue": SWEEP,
     "workflows.decide_queue.peek_reports": SWEEP,
+    "workflows.dead_letter.peek_idle": BY_LETTER,
     "workflows.execution.stuck": SWEEP,
     "workflows.admission.count_running": LIMIT,
     "workflows.idempotency.find": BY_KEY,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -17,6 +18,9 @@ from orchestrator.db.ids import id_floor, new_id
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import Conflict
 from orchestrator.models import AuditEntry
+from outbox.managers import NewOutboxEvent
+from outbox.models import OutboxEvent
+from outbox.services import events, relay
 from tests import flows
 from tests.support import Contender, race
 from workflows import partitions
@@ -173,6 +177,146 @@ def test_records_have_their_time_too() -> None:
     assert not AuditEntry.objects.filter(target=str(run)).exists()
 
 
+# Dead letters
+
+
+@contextmanager
+def dying(topic: str, settings: Any) -> Iterator[None]:
+    """Events of a topic become dead letters at once."""
+    before = settings.OSTINATO
+    settings.OSTINATO = {**before, "OUTBOX_MAX_ATTEMPTS": 1}
+    handler = relay.unregister(topic)
+    assert handler is not None
+    try:
+        yield
+    finally:
+        relay.register(topic, handler)
+        settings.OSTINATO = before
+
+
+def letters() -> list[UUID]:
+    found = OutboxEvent.objects.filter(dead_at__isnull=False).order_by("id")
+    return list(found.values_list("id", flat=True))
+
+
+def publish(handler: dict[str, Any] | None = None, **payload: Any) -> str:
+    """An event from outside; returns the name of its handler."""
+    name = flows.unique("handler")
+    if handler:
+        actions = [{"action": kind, kind: body} for kind, body in handler.items()]
+        definition = {"name": name, "event": f"conductor:{name}", "active": True, "actions": actions}
+        events.register(flows.NAMESPACE, definition)
+    events.publish(flows.NAMESPACE, f"conductor:{name}", payload)
+    flows.drain()
+    return name
+
+
+def test_a_dead_letter_is_kept_for_a_month_and_nought_is_for_ever(settings: Any) -> None:
+    with dying("event.published", settings):
+        publish()
+    publish()  # delivered
+    with transaction():
+        OutboxEvent.sql.publish([NewOutboxEvent(flows.NAMESPACE, "any", {})])  # not yet delivered
+    (dead,) = letters()
+    retire_all(NOW + timedelta(days=29))
+    assert letters() == [dead]
+    settings.OSTINATO = {**settings.OSTINATO, "RETENTION_DEAD_LETTER_DAYS": 0}
+    retire_all(LATER)
+    assert letters() == [dead]
+    settings.OSTINATO = {**settings.OSTINATO, "RETENTION_DEAD_LETTER_DAYS": 30}
+    before = retention.RETIRED.labels("letter")._value.get()
+    assert retention.retire(NOW + timedelta(days=31)) == 1
+    assert letters() == []
+    assert retention.RETIRED.labels("letter")._value.get() == before + 1
+    assert OutboxEvent.objects.count() == 2
+
+
+def start_child(settings: Any) -> UUID:
+    with dying("workflow.start_child", settings):
+        run = flows.start(flows.register(flows.child("c", flows.register(flows.simple("a")))))
+        flows.drain()
+    return run
+
+
+def start_other(settings: Any) -> UUID:
+    task = {"name": "s", "taskReferenceName": "s", "type": "START_WORKFLOW"}
+    with dying("workflow.start", settings):
+        run = flows.start(flows.register({**task, "inputParameters": {"startWorkflow": {"name": "any"}}}))
+        flows.drain()
+    return run
+
+
+def stop_child(settings: Any) -> UUID:
+    parent = flows.start(flows.register(flows.child("c", flows.register(flows.simple("a", flows.unique("q"))))))
+    flows.drain()
+    with dying("workflow.terminate", settings):
+        control.terminate(flows.NAMESPACE, parent, actor="olga")
+        flows.drain()
+    child = Task.objects.get(workflow_id=parent).sub_workflow_id
+    assert child is not None
+    return child
+
+
+def tell(settings: Any) -> UUID:
+    task = {"name": "t", "taskReferenceName": "t", "type": "EVENT", "sink": "conductor", "asyncComplete": True}
+    with dying("event.published", settings):
+        run = flows.start(flows.register(task))
+        flows.drain()
+    return run
+
+
+def end_by_event(settings: Any, by_id: bool = False) -> UUID:
+    run = flows.start(flows.register({"name": "w", "taskReferenceName": "w", "type": "WAIT", "inputParameters": {}}))
+    flows.drain()
+    task = Task.objects.get(workflow_id=run)
+    named = {"taskId": f"{{{task.id}}}"} if by_id else {"workflowId": run.hex.upper(), "taskRefName": "w"}
+    with dying("event.action", settings):
+        publish({"complete_task": named})
+    return run
+
+
+def end_by_task_id(settings: Any) -> UUID:
+    return end_by_event(settings, by_id=True)
+
+
+@pytest.mark.parametrize("dead", [start_child, start_other, stop_child, tell, end_by_event, end_by_task_id])
+def test_a_dead_letter_that_a_run_waits_for_is_kept_until_that_run_has_ended(dead: Any, settings: Any) -> None:
+    run = dead(settings)
+    assert len(letters()) == 1
+    retire_all(LATER)
+    assert len(letters()) == 1
+    control.terminate(flows.NAMESPACE, run, actor="olga")
+    retire_all(LATER)
+    assert letters() == []
+
+
+def test_an_action_whose_letter_is_given_up_has_failed(settings: Any) -> None:
+    with dying("event.action", settings):
+        name = publish({"complete_task": {"workflowId": "${run}", "taskRefName": "w"}}, run="no id at all")
+    (one,) = events.find_executions(flows.NAMESPACE, handler=name)
+    assert one.status == "SCHEDULED"
+    retire_all(LATER)
+    (one,) = events.find_executions(flows.NAMESPACE, handler=name)
+    assert (one.status, letters()) == ("FAILED", [])
+    assert one.reason and "no handler is registered" in one.reason
+
+
+def test_many_letters_go_in_batches_and_one_that_is_replayed_meanwhile_stays(settings: Any) -> None:
+    with dying("event.published", settings):
+        for _ in range(5):
+            publish()
+    batches = [retention.retire_letters(LATER, batch=2) for _ in range(4)]
+    assert (batches, letters()) == ([2, 2, 1, 0], [])
+    with dying("event.published", settings):
+        publish()
+    (dead,) = letters()
+    with transaction():
+        assert OutboxEvent.sql.replay([dead]) == 1
+        pruning = Contender(lambda: retention.retire_letters(LATER))
+        assert pruning.result() == 0, "it waits for nobody"
+    assert OutboxEvent.objects.filter(id=dead).exists()
+
+
 # Partitions
 
 
@@ -295,5 +439,5 @@ def test_the_command_says_what_it_would_do_and_does_it(settings: Any) -> None:
     call_command("retention", "--dry-run", stdout=out)
     assert out.getvalue() == "0 runs could go\n"
     call_command("retention", stdout=out)
-    assert out.getvalue().endswith("0 runs, months and keys deleted\n")
+    assert out.getvalue().endswith("0 runs, months, keys and dead letters deleted\n")
     assert retention.preview(LATER) == 1

@@ -15,12 +15,14 @@ from orchestrator.conf import conf
 from orchestrator.db.ids import id_floor
 from orchestrator.db.transactions import transaction
 from orchestrator.models import AuditEntry, Lockout
+from outbox.models import EventExecution, OutboxEvent
+from workflows.managers.dead_letter import DeadLetterQueries
 from workflows.models import DecideQueue, Execution, IdempotencyKey
 from workflows.services.control.removing import erase
 from workflows.services.maintenance import empty_months
 
 log = structlog.get_logger(__name__)
-RETIRED = Counter("ostinato_retired_total", "What retention deleted: runs one by one, whole months, keys.", ["kind"])
+RETIRED = Counter("ostinato_retired_total", "What retention deleted: runs, whole months, keys, dead letters.", ["kind"])
 _BATCH = 100
 _FOR_EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -44,17 +46,18 @@ def cutoffs(now: datetime) -> Cutoffs:
 
 
 def retire(now: datetime | None = None) -> int:
-    """Delete a batch of what need not be kept any more; returns how many runs, months and keys went."""
+    """Delete a batch of what need not be kept any more; returns how many runs, months, keys and dead letters went."""
     moment = now or datetime.now(UTC)
     until = cutoffs(moment)
     months = empty_months(until.completed, until.failed, moment)
     runs = _retire_runs(until)
     keys = _retire_keys(moment)
-    for kind, number in (("month", months), ("run", runs), ("key", keys)):
+    letters = retire_letters(moment)
+    for kind, number in (("month", months), ("run", runs), ("key", keys), ("letter", letters)):
         RETIRED.labels(kind).inc(number)
-    if months or runs or keys:
-        log.info("retired", months=months, runs=runs, keys=keys)
-        return months + runs + keys
+    if months or runs or keys or letters:
+        log.info("retired", months=months, runs=runs, keys=keys, letters=letters)
+        return months + runs + keys + letters
     _prune_records(moment)
     return 0
 
@@ -85,6 +88,24 @@ def _peek(until: Cutoffs, batch: int, ids: Sequence[UUID] | None = None) -> list
 def _retire_keys(now: datetime) -> int:
     with transaction():
         return IdempotencyKey.sql.prune(id_floor(_ago(now, conf().RETENTION_KEY_DAYS)), batch=1000)
+
+
+def retire_letters(now: datetime, *, batch: int = _BATCH) -> int:
+    """Delete a batch of old dead letters, except those that a live run has to do with; returns how many.
+
+    Should such a run come to life meanwhile, it makes its tasks anew, with effects of their own.
+    """
+    before = _ago(now, conf().RETENTION_DEAD_LETTER_DAYS)
+    found = DeadLetterQueries().peek_idle(before, batch=batch)
+    if not found:
+        return 0
+    with transaction():
+        gone = OutboxEvent.sql.prune_dead(found, before)
+        for letter in gone:
+            if letter.execution_id is not None:
+                reason = f"It could not be done and was given up. The last error: {letter.last_error}"
+                EventExecution.sql.finish(letter.execution_id, "FAILED", None, reason)
+    return len(gone)
 
 
 def _prune_records(now: datetime) -> None:

@@ -21,4 +21,4 @@ class Command(BaseCommand):
         total = 0
         while done := retention.retire():
             total += done
-        self.stdout.write(f"{total} runs, months and keys deleted")
+        self.stdout.write(f"{total} runs, months, keys and dead letters deleted")
