@@ -238,6 +238,16 @@ MUTATIONS = [
     ),
     Mutation(
         "INV-11", "workflows/transitions.py",
+        "[*failures, *told]", "failures",
+        MATRIX,
+    ),
+    Mutation(
+        "INV-5", "workflows/transitions.py",
+        "    _publish([event for task in ended if task.listeners for event in told(task, reasons[task.id])])\n", "",
+        "tests/db/test_state_changes.py::test_every_end_of_a_task_tells",
+    ),
+    Mutation(
+        "INV-11", "workflows/transitions.py",
         "task in cancelled if task.sub_workflow_id), *effects]", "task in ()), *effects]",
         MATRIX,
     ),

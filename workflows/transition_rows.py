@@ -141,6 +141,24 @@ def told_of_start(namespace: str, task: StartedTask) -> list[NewOutboxEvent]:
     return _published(namespace, state_changes.effects(task.id, "onStart", task.listeners, TaskStatus.IN_PROGRESS))
 
 
+def told_of_status(
+    run: LockedExecution, status: str, reason: str | None, output: Any, event: str
+) -> NewOutboxEvent:
+    """What a run tells when its status changes."""
+    about = {
+        "workflowInstanceId": str(run.id),
+        "workflowType": run.name,
+        "workflowVersion": run.version,
+        "correlationId": run.correlation_id,
+        "parentWorkflowId": str(run.parent_workflow_id) if run.parent_workflow_id else None,
+        "status": str(status),
+        "reasonForIncompletion": reason,
+        "output": output,
+    }
+    message = {"event": event, "message_id": str(new_id()), "payload": about}
+    return NewOutboxEvent(run.namespace, "event.published", message)
+
+
 def _published(namespace: str, effects: Iterable[Effect]) -> list[NewOutboxEvent]:
     return [NewOutboxEvent(namespace, effect.topic, effect.payload) for effect in effects]
 

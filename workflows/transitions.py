@@ -16,7 +16,7 @@ from orchestrator.db.sql import batch
 from orchestrator.db.transactions import requires_transaction
 from outbox.managers import NewOutboxEvent
 from outbox.models import OutboxEvent
-from workflows import payloads
+from workflows import listening, payloads
 from workflows.engine import messages
 from workflows.engine.commands import ScheduleTask
 from workflows.engine.state import TaskStatus, WorkflowStatus
@@ -40,6 +40,7 @@ from workflows.transition_rows import (
     task_row,
     told,
     told_of_start,
+    told_of_status,
 )
 
 Ending = tuple[LockedExecution, RunEnd]
@@ -185,8 +186,21 @@ def end_runs(ends: Sequence[Ending]) -> None:
         for run, end in ending
     ]
     failures = [failure(run, end) for run, end in ending if end.failure_workflow_id]
-    _clear(ending, said, failures, leaving=[run.id for run, _ in ending])
+    told = _told([(run, end.status, end.reason, end.output) for run, end in ending])
+    _clear(ending, said, [*failures, *told], leaving=[run.id for run, _ in ending])
     _report_to_parents(ending)
+
+
+@requires_transaction
+def tell_of_status(run: LockedExecution, status: str, reason: str | None = None) -> None:
+    """Tell the listener of a locked run, if it has one, that an operator gave it another status."""
+    _publish(_told([(run, status, reason, None)]))
+
+
+def _told(changes: Sequence[tuple[LockedExecution, str, str | None, Any]]) -> list[NewOutboxEvent]:
+    """What is told of (run, status, reason, output): nothing of a run whose definition asks for nothing."""
+    events = listening.events_of({run.revision_id for run, *_ in changes})
+    return [told_of_status(*change, events[change[0].revision_id]) for change in changes if change[0].revision_id in events]
 
 
 def _clear(

@@ -75,6 +75,7 @@ def scene(trigger: dict[str, Any] | None = None, then: list[dict[str, Any]] | No
             [flows.child("c", leaf)],
         ),
         failureWorkflow=failure,
+        workflowStatusListenerEnabled=True,
         **fields,
     )
     parent = flows.start(flows.register(flows.child("middle", middle)))
@@ -271,7 +272,15 @@ def test_every_end_of_a_run_deals_with_everything(name: str, monkeypatch: pytest
     parent(found, expected)
     failure_workflow(found, ended, expected)
     history(found, expected)
+    assert ends_told(found) == [expected.status]
     assert {check: rows for check, rows in invariant_report().items() if rows} == {}
+
+
+def ends_told(found: Scene) -> list[str]:
+    """What the listener of the run was told of its end."""
+    heard = OutboxEvent.objects.filter(topic="event.published", payload__payload__workflowInstanceId=str(found.run))
+    statuses = [event.payload["payload"]["status"] for event in heard]
+    return [status for status in statuses if status != "PAUSED"]
 
 
 def compensation(found: Scene, expected: Expected) -> None:
@@ -281,6 +290,7 @@ def compensation(found: Scene, expected: Expected) -> None:
     if expected.undone:
         assert not QueuedTask.objects.filter(workflow_id=found.run).exclude(queue=found.queues["undo"]).exists()
         assert flows.statuses(found.parent) == {"middle": "IN_PROGRESS"}, "the parent waits for the undoing"
+        assert ends_told(found) == [], "so does the listener"
         flows.complete(flows.lease_all(found.queues["undo"], 1))
         flows.drain()
     assert Task.objects.filter(workflow_id=found.run, ref="COMPENSATION").count() == int(expected.undone)
@@ -359,4 +369,5 @@ def test_a_run_that_completes_leaves_nothing_either() -> None:
     assert not Execution.objects.filter(name=found.failure).exists()
     assert not Task.objects.filter(workflow_id=found.run, ref="undo").exists()
     history(found, Expected("COMPLETED", "COMPLETED", failure=False, undone=False))
+    assert ends_told(found) == ["COMPLETED"]
     assert {check: rows for check, rows in invariant_report().items() if rows} == {}

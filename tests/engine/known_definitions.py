@@ -53,7 +53,6 @@ OUTPUTS: dict[str, dict[str, Any]] = {
 }
 REFUSED: dict[str, list[str]] = {
     "sqs-test-workflow": [
-        "workflowStatusListenerEnabled: a workflow has no status listener; follow its history instead",
         "tasks[0].sink: the sink 'sqs:conductor-test-sqs-COMPLETED' is not available: expected conductor or conductor:<name>",
     ],
 }

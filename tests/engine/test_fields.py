@@ -184,7 +184,8 @@ WORKFLOW_CASES: dict[str, Case] = {
 }
 _BY_SERVICES = {
     "name", "version", "inputTemplate", "restartable", "timeoutSeconds", "timeoutPolicy", "rateLimitConfig",
-    "maxConcurrentTasks", "searchAttributes", "inputParameters", *SCHEMAS,
+    "maxConcurrentTasks", "searchAttributes", "inputParameters", "workflowStatusListenerEnabled",
+    "workflowStatusListenerSink", *SCHEMAS,
 }  # fmt: skip
 """Fields that act when a run is started, admitted, timed out or restarted: tested there. `inputParameters` names inputs."""
 
@@ -210,7 +211,7 @@ def test_a_field_that_would_change_nothing_is_refused_by_name(name: str, value: 
 
 @pytest.mark.parametrize(
     "name",
-    ["cacheConfig", "maskedFields", "workflowStatusListenerEnabled", "timoutSeconds"],
+    ["cacheConfig", "maskedFields", "timoutSeconds"],
 )
 def test_a_field_of_a_workflow_that_would_change_nothing_is_refused_by_name(name: str) -> None:
     found = problems(simple("a"), **{name: {"any": 1}})

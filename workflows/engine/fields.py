@@ -19,7 +19,8 @@ NOTES = frozenset(
 WORKFLOW = frozenset(
     {"name", "version", "tasks", "inputParameters", "outputParameters", "inputTemplate", "variables", "failureWorkflow",
      "failureWorkflowVersion", "schemaVersion", "restartable", "timeoutSeconds", "timeoutPolicy", "rateLimitConfig",
-     "maxConcurrentTasks", "searchAttributes", "inputSchema", "outputSchema", "enforceSchema"}
+     "maxConcurrentTasks", "searchAttributes", "inputSchema", "outputSchema", "enforceSchema",
+     "workflowStatusListenerEnabled", "workflowStatusListenerSink"}
 )  # fmt: skip
 """Fields of a workflow that do something."""
 TASK = frozenset(
@@ -55,8 +56,6 @@ _ELSEWHERE = frozenset().union(*TYPED.values())
 _REFUSED = {
     "cacheConfig": "results are not cached",
     "rateLimited": "limit a task in its task definition, by rateLimitPerFrequency or concurrentExecLimit",
-    "workflowStatusListenerEnabled": "a workflow has no status listener; follow its history instead",
-    "workflowStatusListenerSink": "a workflow has no status listener; follow its history instead",
     "maskedFields": "nothing is masked by name; keep what is secret in a secret",
     "inputSchema": "a schema stands in the task definition",
     "outputSchema": "a schema stands in the task definition",

@@ -11,6 +11,7 @@ from workflows.engine.fields import unknown_in_task, unknown_in_workflow
 from workflows.engine.problems import MOST, ROOTS, Problem, references
 from workflows.engine.rate_keys import validate_limits
 from workflows.engine.schemas import FIELDS, check_schemas, only_named
+from workflows.engine.sinks import sink_problem
 from workflows.engine.task_definitions import validate_task_definition
 
 __all__ = ["Problem", "validate", "validate_task_definition"]
@@ -37,6 +38,10 @@ def validate(definition: Any) -> list[Problem]:
     policy = definition.get("timeoutPolicy")
     if policy not in (None, "TIME_OUT_WF", "ALERT_ONLY"):
         problems.append(Problem("timeoutPolicy", f"expected TIME_OUT_WF or ALERT_ONLY, got {policy!r}"))
+    sink = definition.get("workflowStatusListenerSink")
+    wrong = sink_problem(sink) if sink else None
+    if wrong:
+        problems.append(Problem("workflowStatusListenerSink", wrong))
     problems += validate_limits(definition)
     problems += check_schemas(definition, enforced=True)
     tasks = definition.get("tasks")
@@ -59,6 +64,7 @@ _WORKFLOW_SHAPES: dict[str, tuple[type, ...]] = {
     "schemaVersion": (int,),
     "restartable": (bool,),
     "enforceSchema": (bool,),
+    "workflowStatusListenerEnabled": (bool,),
     "description": (str,),
     "failureWorkflow": (str,),
     "ownerEmail": (str,),

@@ -11,6 +11,7 @@ from uuid import UUID
 from orchestrator.db import json
 from orchestrator.db.transactions import after_commit
 from orchestrator.errors import NotFound
+from workflows import listening
 from workflows.engine.blueprint import Blueprint, compile
 from workflows.models import Revision, TaskDefinition, WorkflowDefinition
 from workflows.services.payload_schemas import filled_in
@@ -87,6 +88,7 @@ def blueprint_for(ids: Iterable[UUID]) -> dict[UUID, Blueprint]:
             unknown = list(wanted)
         for revision, definition, tasks in Revision.sql.read(unknown):
             _BLUEPRINTS[revision] = compile(definition, tasks)
+            listening.learn(revision, definition)
     return {revision: _BLUEPRINTS[revision] for revision in wanted if revision in _BLUEPRINTS}
 
 

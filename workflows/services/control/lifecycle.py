@@ -16,7 +16,7 @@ from workflows.managers.execution import LockedExecution
 from workflows.models import DecideQueue, Execution
 from workflows.services.control.acting import FAILED, OPEN, PAUSED, RUNNING, note, perform, refuse, require
 from workflows.services.revisions import blueprint_for
-from workflows.transitions import end_runs, run_end
+from workflows.transitions import end_runs, run_end, tell_of_status
 
 TERMINATED = WorkflowStatus.TERMINATED
 
@@ -30,6 +30,7 @@ def pause(namespace: str, workflow_id: UUID, *, actor: str) -> None:
         require(run, "pause")
         Execution.sql.set_status(workflow_id, PAUSED, expected=[RUNNING])
         note(workflow_id, "workflow.paused", actor)
+        tell_of_status(run, PAUSED)
 
     perform("pause", namespace, workflow_id, actor, body)
 
@@ -41,6 +42,7 @@ def resume(namespace: str, workflow_id: UUID, *, actor: str) -> None:
         require(run, "resume")
         Execution.sql.set_status(workflow_id, RUNNING, expected=[PAUSED])
         note(workflow_id, "workflow.resumed", actor)
+        tell_of_status(run, RUNNING)
 
     perform("resume", namespace, workflow_id, actor, body)
 
@@ -68,6 +70,7 @@ def terminate(
         if run.status in FAILED:
             Execution.sql.set_status(workflow_id, TERMINATED, expected=[run.status])
             note(workflow_id, "workflow.terminated", actor, status=TERMINATED, reason=reason, was=run.status)
+            tell_of_status(run, TERMINATED, reason)
             return
         require(run, "terminate")
         wanted = compensate or trigger_failure_workflow
