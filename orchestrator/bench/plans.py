@@ -17,7 +17,7 @@ from orchestrator.bench.worker import WORKER, work_once
 from orchestrator.conf import conf
 from orchestrator.db.sql import OBSERVERS, load
 from outbox.services.relay import deliver_next_batch
-from workflows.models import Execution
+from workflows.models import Execution, Task
 from workflows.services import control
 from workflows.services.evaluation import evaluate_next_batch
 from workflows.services.starting import StartRequest, start
@@ -94,6 +94,7 @@ def _exercise() -> None:
         fire_next_batch()
         dispatching.reclaim_next_batch()
         work_once(QUEUE_NAME, 50)
+    Task.sql.find_awaiting(namespace, "bench")
     held = dispatching.lease_tasks(namespace, QUEUE_NAME, batch=50, worker_id=WORKER)
     leases = [(task.id, task.lease_token) for task in held]
     dispatching.renew_leases(leases)

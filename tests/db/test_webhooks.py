@@ -52,6 +52,10 @@ def output(run: UUID, ref: str = "w", **where: Any) -> Any:
     return Task.objects.get(workflow_id=run, ref=ref, **where).output
 
 
+def letter_task(letter: OutboxEvent) -> UUID:
+    return UUID(letter.payload["task_id"])
+
+
 def test_a_task_waits_open_until_its_delivery_comes_and_ends_with_it() -> None:
     orders = hook()
     run = begin(await_(matches={"$.order": "${workflow.input.o}"}), flows.simple("next"), input={"o": 7})
@@ -222,6 +226,34 @@ def test_explain_says_what_it_waits_for(given: dict[str, Any], said: str) -> Non
     run = begin(await_(**given), input={"n": "x"})
     (reason,) = explain(NS, run).reasons
     assert (reason.code, reason.message) == (Code.WEBHOOK, said)
+
+
+def test_explain_says_that_a_delivery_could_not_end_its_task(settings: Any) -> None:
+    settings.OSTINATO = {**settings.OSTINATO, "OUTBOX_MAX_ATTEMPTS": 1}
+    orders = hook()
+    run = begin(await_(matches={"$.n": 1}))
+    relay.register("webhook.matched", lambda event: 1 / 0 and None)
+    deliver(orders, {"n": 1})
+    handlers.register()
+    (reason,) = explain(NS, run).reasons
+    letter = OutboxEvent.objects.get(topic="webhook.matched")
+    assert (reason.code, reason.task_id, reason.event_id) == (Code.DELIVERY_DEAD, letter_task(letter), letter.id)
+    assert reason.message.startswith("A delivery to orders could not end the task w in 1 attempts: ZeroDivisionError")
+    relay.replay([letter.id])
+    flows.drain()
+    assert (flows.status(run), output(run)) == ("COMPLETED", {"n": 1})
+
+
+def test_explain_forgets_the_delivery_of_a_task_that_has_ended(settings: Any) -> None:
+    settings.OSTINATO = {**settings.OSTINATO, "OUTBOX_MAX_ATTEMPTS": 1}
+    orders = hook()
+    run = begin(await_(matches={"$.n": 1}), await_("again", matches={"$.n": 2}))
+    relay.register("webhook.matched", lambda event: 1 / 0 and None)
+    deliver(orders, {"n": 1})
+    handlers.register()
+    control.complete_task(NS, run, "w", "COMPLETED", {}, actor="olga")
+    flows.drain()
+    assert [reason.code for reason in explain(NS, run).reasons] == [Code.WEBHOOK]
 
 
 def test_what_came_is_forgotten_once_it_is_matched_and_old() -> None:

@@ -101,7 +101,10 @@ class DeliveryPicture:
 
 @dataclass(frozen=True, slots=True)
 class DeadEventPicture:
-    """An event of the task `id` that became the dead letter `event_id`, on its way to its handlers or to one of them."""
+    """An event of the task `id` that became the dead letter `event_id`, on its way to its handlers or to one of them.
+
+    If `incoming`, it is a delivery to the webhook `event`, on its way to the task.
+    """
 
     id: UUID
     ref: str
@@ -109,6 +112,7 @@ class DeadEventPicture:
     attempt: int
     event: str
     handler: str | None
+    incoming: bool
     event_id: UUID
     attempts: int
     last_error: str | None
@@ -156,6 +160,6 @@ class ExplainQueries:
         return {row[0]: DeliveryPicture(*row[1:]) for row in rows}
 
     def dead_events(self, namespace: str, workflow_id: UUID, *, batch: int) -> list[DeadEventPicture]:
-        """Dead letters of its EVENT tasks, oldest first."""
+        """Dead letters of its EVENT tasks, and for those that wait for webhooks; oldest first."""
         rows = _SQL.dead_events.rows(namespace=namespace, workflow_id=workflow_id, batch=batch)
         return [DeadEventPicture(*row) for row in rows]

@@ -50,8 +50,12 @@ SELECT COALESCE(payload ->> 'parent_task_id', payload ->> 'starter_task_id')::uu
 
 -- name: dead_events
 -- What EVENT tasks of a run published and nobody got, or a handler of it could not act on: the message's id is the task's.
-SELECT t.id, t.ref, t.iteration, t.attempt, o.payload ->> 'event', o.payload ->> 'handler', o.id, o.attempts, o.last_error
-  FROM outbox_event o JOIN workflows_task t ON t.id::text = o.payload ->> 'message_id'
- WHERE o.dead_at IS NOT NULL AND o.topic IN ('event.published', 'event.action') AND o.namespace = %(namespace)s
-   AND t.workflow_id = %(workflow_id)s AND t.type = 'EVENT'
+-- And what came to a webhook for a task that waits for it.
+SELECT t.id, t.ref, t.iteration, t.attempt, COALESCE(o.payload ->> 'event', o.payload ->> 'webhook'),
+       o.payload ->> 'handler', o.topic = 'webhook.matched', o.id, o.attempts, o.last_error
+  FROM outbox_event o JOIN workflows_task t
+    ON (o.topic IN ('event.published', 'event.action') AND t.type = 'EVENT' AND t.id::text = o.payload ->> 'message_id')
+    OR (o.topic = 'webhook.matched' AND t.ended_at IS NULL AND t.id::text = o.payload ->> 'task_id')
+ WHERE o.dead_at IS NOT NULL AND o.topic IN ('event.published', 'event.action', 'webhook.matched')
+   AND o.namespace = %(namespace)s AND t.workflow_id = %(workflow_id)s
  ORDER BY o.id LIMIT %(batch)s

@@ -70,13 +70,13 @@ def why_open(task: OpenPicture, around: Surroundings) -> Reason:
             task, Code.MESSAGE, f"{_named(task)} waits for a message to this run.",
             "Send one (POST /api/workflow/{id}/messages), or complete the task.",
         )  # fmt: skip
+    if task.id in around.lost:
+        return why_lost(around.lost[task.id])
     if task.type == "WAIT_FOR_WEBHOOK":
         return _said(
             task, Code.WEBHOOK, f"{_named(task)} waits for a delivery to {wanted(task.awaits or {})}.",
             "See that its sender delivers (POST /api/webhook/{id}), or complete the task.",
         )  # fmt: skip
-    if task.id in around.lost:
-        return why_lost(around.lost[task.id])
     return _said(
         task, Code.SIGNAL, f"{_named(task)} ({task.type}) waits to be ended from outside.",
         "Signal it, or complete the task.",
@@ -227,11 +227,13 @@ def _undelivered(task: OpenPicture, event: DeliveryPicture) -> Reason:
 
 
 def why_lost(dead: DeadEventPicture) -> Reason:
-    """Why the event of a task had no effect, or not all of it."""
-    to = f"its handler {dead.handler}" if dead.handler else "its handlers"
+    """Why the event of a task had no effect, or not all of it; or what came for a task."""
+    what = f"The event {dead.event} of {_named(dead)} could not be given to "
+    what += f"its handler {dead.handler}" if dead.handler else "its handlers"
+    if dead.incoming:
+        what = f"A delivery to {dead.event} could not end {_named(dead)}"
     return _said(
-        dead, Code.DELIVERY_DEAD,
-        f"The event {dead.event} of {_named(dead)} could not be given to {to} in {dead.attempts} attempts: {dead.last_error}",
+        dead, Code.DELIVERY_DEAD, f"{what} in {dead.attempts} attempts: {dead.last_error}",
         f"Mend the cause, then replay the dead letter (manage.py replay_dead_letters {dead.event_id}, or POST "
         "/api/quarantine).", event_id=dead.event_id,
     )  # fmt: skip
