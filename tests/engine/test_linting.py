@@ -56,6 +56,38 @@ def test_a_reference_to_what_runs_later() -> None:
     assert found(loop("l", 2, early, simple("b"))) == []
 
 
+def reads(ref: str, *others: str) -> dict[str, Any]:
+    return simple(ref, inputParameters={"x": [f"${{{other}.output.y}}" for other in others]})
+
+
+def test_a_reference_into_a_branch_that_runs_at_the_same_time() -> None:
+    rule, branch = "reference-across-branches", "tasks[0].forkTasks"
+    assert found(*fork("f", [simple("a")], [reads("b", "a")])) == warned(rule, f"{branch}[1][0].inputParameters.x[0]")
+    assert found(*fork("f", [reads("a", "b")], [simple("b")])) == warned(rule, f"{branch}[0][0].inputParameters.x[0]")
+    deep = fork("f", [switch("s", "x", {"x": [simple("a")]})], [loop("l", 2, reads("b", "a"))])
+    assert found(*deep) == warned(rule, f"{branch}[1][0].loopOver[0].inputParameters.x[0]")
+    (finding,) = lint({"name": "w", "tasks": fork("f", [simple("a")], [reads("b", "a")])})
+    assert "${a.output.y} (at character 0) may be null: it runs in another branch of 'f'" in finding.message
+    told = simple("b", onStateChange={"onStart": [{"type": "t", "payload": {"v": "${a.output}"}}]})
+    assert found(*fork("f", [simple("a")], [told])) == warned(rule, f"{branch}[1][0].onStateChange.onStart[0].payload.v")
+
+
+def test_a_reference_to_what_has_surely_ended_is_none() -> None:
+    assert found(simple("z"), *fork("f", [simple("a"), reads("c", "a", "z")], [simple("b")]), reads("d", "a", "b")) == []
+    waits = task("JOIN", "j", joinOn=["c"])
+    first = [simple("a"), simple("c"), simple("e")]
+    assert found(*fork("f", first, [waits, reads("b", "a", "c")])) == []
+    assert found(*fork("f", first, [waits, reads("b", "e")])) == warned(
+        "reference-across-branches", "tasks[0].forkTasks[1][1].inputParameters.x[0]"
+    )
+    inner = fork("g", [simple("a")], [simple("c")])
+    assert found(*fork("f", [*inner, reads("b", "a", "c")], [simple("e")])) == []
+    assert found(*fork("f", inner, [task("JOIN", "j", joinOn=["g_join"]), reads("b", "a", "c")])) == []
+    assert found(*fork("f", inner, [task("JOIN", "j", joinOn=["a"]), reads("b", "c")])) == warned(
+        "reference-across-branches", "tasks[0].forkTasks[1][1].inputParameters.x[0]"
+    )
+
+
 def test_times_that_conflict() -> None:
     slow = simple("a", taskDefinition={"timeoutSeconds": 50, "totalTimeoutSeconds": 20})
     assert found(slow) == warned("conflicting-timeouts", "tasks[0].taskDefinition.timeoutSeconds")
@@ -69,6 +101,7 @@ def test_fields_without_effect() -> None:
     assert found(simple("a", optional=True, permissive=True)) == warned("inert-field", "tasks[0].permissive")
     assert found({**loop("l", 1, simple("a")), "retryCount": 2}) == warned("inert-field", "tasks[0].retryCount")
     assert found(simple("a"), timeoutPolicy="ALERT_ONLY") == warned("inert-field", "timeoutPolicy")
+    assert found(simple("a"), workflowStatusListenerSink="conductor") == warned("inert-field", "workflowStatusListenerSink")
 
 
 @given(seed=st.integers(0, 10**9))

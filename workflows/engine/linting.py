@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from workflows.engine import state_changes
 from workflows.engine.blueprint import CONTAINERS
-from workflows.engine.expressions import ExpressionError, compile_template, expressions
-from workflows.engine.structure import blocks_of, refs_in, tasks_of
+from workflows.engine.expressions import Expression, ExpressionError, compile_template, expressions
+from workflows.engine.structure import blocks_of, done_with, refs_in, tasks_of
 from workflows.engine.validation import validate
 
 
@@ -30,6 +31,31 @@ def lint(definition: Any) -> list[Finding]:
     return list(_Linter(definition).findings())
 
 
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What stands around a block: the refs of the enclosing loops, of which a later one ran in the turn before, and those
+    of branches that run beside it, each with its fork."""
+
+    repeated: frozenset[str] = frozenset()
+    beside: Mapping[str, str] = field(default_factory=dict)
+
+    def inside(self, task: dict[str, Any], name: str) -> _Around:
+        """The same for a block of a task."""
+        if task.get("type") == "DO_WHILE":
+            return replace(self, repeated=self.repeated | frozenset(refs_in([task])))
+        if task.get("type") == "FORK_JOIN":
+            others = {ref for other, block in blocks_of(task) if other != name for ref in refs_in(block)}
+            return replace(self, beside={**self.beside, **dict.fromkeys(others, str(task["taskReferenceName"]))})
+        return self
+
+    def after(self, task: dict[str, Any], tasks: list[dict[str, Any]]) -> _Around:
+        """The same behind a task: a JOIN may have waited for tasks of another branch."""
+        if task.get("type") != "JOIN" or not self.beside:
+            return self
+        done = {ref for named in task.get("joinOn") or [] for ref in done_with(tasks, named)}
+        return replace(self, beside={ref: fork for ref, fork in self.beside.items() if ref not in done})
+
+
 class _Linter:
     """Walks a valid definition in the order of its text."""
 
@@ -41,10 +67,12 @@ class _Linter:
         definition = self.definition
         if definition.get("timeoutPolicy") and not definition.get("timeoutSeconds"):
             yield _warning("inert-field", "timeoutPolicy", "has no effect without timeoutSeconds")
-        yield from self.block(tasks_of(definition["tasks"]), "tasks", frozenset())
+        if definition.get("workflowStatusListenerSink") and not definition.get("workflowStatusListenerEnabled"):
+            at = "workflowStatusListenerSink"
+            yield _warning("inert-field", at, "has no effect without workflowStatusListenerEnabled")
+        yield from self.block(tasks_of(definition["tasks"]), "tasks", _Around())
 
-    def block(self, tasks: list[dict[str, Any]], path: str, repeated: frozenset[str]) -> Iterator[Finding]:
-        """`repeated` are the refs of the enclosing loops: a later one among them ran in the turn before."""
+    def block(self, tasks: list[dict[str, Any]], path: str, around: _Around) -> Iterator[Finding]:
         over = ""
         for index, task in enumerate(tasks):
             at = f"{path}[{index}]"
@@ -53,37 +81,40 @@ class _Linter:
                     "unreachable", at, f"{task['taskReferenceName']!r} is never reached: {over!r} ends the run"
                 )
                 return
-            yield from self.task(task, at, repeated)
+            yield from self.task(task, at, around)
             if task.get("type") == "FORK_JOIN" and index + 1 < len(tasks):
                 yield from _unjoined(task, tasks[index + 1], at)
-            inside = repeated | frozenset(refs_in([task])) if task.get("type") == "DO_WHILE" else repeated
             for name, inner in blocks_of(task):
-                yield from self.block(inner, f"{at}.{name}", inside)
+                yield from self.block(inner, f"{at}.{name}", around.inside(task, name))
+            around = around.after(task, tasks_of(self.definition["tasks"]))
             over = task["taskReferenceName"] if _ends_run(task) else ""
 
-    def task(self, task: dict[str, Any], path: str, repeated: frozenset[str]) -> Iterator[Finding]:
+    def task(self, task: dict[str, Any], path: str, around: _Around) -> Iterator[Finding]:
         type_ = task.get("type") or "SIMPLE"
         if type_ in CONTAINERS and task.get("retryCount"):
             yield _warning("inert-field", f"{path}.retryCount", f"a {type_} is not retried; the tasks inside it are")
         if task.get("optional") and task.get("permissive"):
             yield _warning("inert-field", f"{path}.permissive", "has no effect on an optional task")
         yield from self.timeouts(task, path)
-        for name in ("inputParameters", "items"):
-            for at, text in _texts(task.get(name), f"{path}.{name}"):
-                yield from self.early(task, at, text, repeated)
+        values = [(task.get(name), f"{path}.{name}") for name in ("inputParameters", "items", "sink")]
+        for value, where in [*values, *state_changes.payloads(task.get("onStateChange"), f"{path}.onStateChange")]:
+            for at, text in _texts(value, where):
+                yield from self.references(task, at, text, around)
 
-    def early(self, task: dict[str, Any], path: str, text: str, repeated: frozenset[str]) -> Iterator[Finding]:
-        """References to what has not run yet: they give null."""
+    def references(self, task: dict[str, Any], path: str, text: str, around: _Around) -> Iterator[Finding]:
+        """References to what has not run yet, or may not have: they give null."""
         try:
             found = list(expressions(compile_template(text)))
         except ExpressionError:
             return
         own = self.order[task["taskReferenceName"]]
         for expression in found:
-            place = self.order.get(expression.root)
-            if place is not None and place >= own and expression.root not in repeated:
-                message = f"{expression.text} (at character {expression.position}) is null: it runs later"
-                yield _warning("reference-too-early", path, message)
+            place, fork = self.order.get(expression.root), around.beside.get(expression.root)
+            if fork is not None:
+                why = f"may be null: it runs in another branch of {fork!r} at the same time"
+                yield _warning("reference-across-branches", path, f"{_at(expression)} {why}")
+            elif place is not None and place >= own and expression.root not in around.repeated:
+                yield _warning("reference-too-early", path, f"{_at(expression)} is null: it runs later")
 
     def timeouts(self, task: dict[str, Any], path: str) -> Iterator[Finding]:
         """A longer time inside a shorter one never comes to its end."""
@@ -95,6 +126,10 @@ class _Linter:
                 yield _warning("conflicting-timeouts", at, f"{seconds} is longer than totalTimeoutSeconds {total}")
             if whole and seconds > whole:
                 yield _warning("conflicting-timeouts", at, f"{seconds} is longer than the workflow's {whole}")
+
+
+def _at(expression: Expression) -> str:
+    return f"{expression.text} (at character {expression.position})"
 
 
 def _warning(rule: str, path: str, message: str) -> Finding:

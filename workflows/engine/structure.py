@@ -31,3 +31,16 @@ def refs_in(block: list[dict[str, Any]]) -> Iterator[str]:
         yield str(task.get("taskReferenceName"))
         for _, inner in blocks_of(task):
             yield from refs_in(inner)
+
+
+def done_with(block: list[dict[str, Any]], ref: str) -> set[str]:
+    """The refs that have ended, or never run, once the task `ref` somewhere in a block has ended: its own and those before."""
+    for index, task in enumerate(block):
+        before = set(refs_in(block[:index]))
+        if task.get("taskReferenceName") == ref:
+            return before | set(refs_in([task]))
+        for _, inner in blocks_of(task):
+            found = done_with(inner, ref)
+            if found:
+                return before | found
+    return set()
