@@ -161,6 +161,17 @@ def test_its_end_takes_its_deadlines_along_and_a_failure_is_tried_again(server: 
     assert not Timer.objects.filter(workflow_id=run).exists()
 
 
+@pytest.mark.parametrize(("given", "status"), [({}, "IN_PROGRESS"), ({"asyncComplete": False}, "COMPLETED")])
+def test_a_rerun_with_another_input_leaves_it_to_the_task_unless_it_says_so(
+    server: Any, given: dict[str, Any], status: str
+) -> None:
+    run = parked(server)
+    finish(run, "FAILED_WITH_TERMINAL_ERROR")
+    again = {**call(server)["inputParameters"], **given}
+    control.rerun(flows.NAMESPACE, run, task_id=the_task(run).id, task_input=again, **ACTOR)
+    assert work() == [status]
+
+
 def test_it_gives_back_its_place_and_its_permits(server: Any) -> None:
     semaphore = flows.unique("sem")
     limiting.put_semaphore(flows.NAMESPACE, semaphore, 1)

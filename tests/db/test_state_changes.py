@@ -206,6 +206,23 @@ def test_a_branch_made_at_run_time_tells_and_a_wrong_one_fails_its_fork() -> Non
     assert "onStateChange.onStrat" in Execution.objects.get(id=wrong).reason
 
 
+def test_a_rerun_tells_anew_and_its_input_goes_to_the_child_alone() -> None:
+    leaf = flows.register(flows.simple("leaf", flows.unique("leaf")))
+    run = flows.start(flows.register({**flows.child("a", leaf), "onStateChange": listening()}))
+    flows.drain()
+    control.terminate(flows.NAMESPACE, run, **ACTOR)
+    flows.drain()
+    task = Task.objects.get(workflow_id=run, ref="a")
+    control.rerun(flows.NAMESPACE, run, task_id=task.id, task_input={"n": 1}, **ACTOR)
+    flows.drain()
+    assert told(run) == ["onScheduled", "onStart", "onCancelled", "onScheduled", "onStart"]
+    published = [event.payload for event in OutboxEvent.objects.filter(topic="event.published")]
+    assert len({event["message_id"] for event in published}) == 5
+    assert {"event", "message_id", "payload"} == set().union(*published)
+    child = Execution.objects.filter(parent_workflow_id=run).latest("created_at")
+    assert child.input == {"n": 1}
+
+
 @pytest.mark.invariant("INV-5")
 def test_what_is_undone_tells_nothing() -> None:
     run, queue = begun()

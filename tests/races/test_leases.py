@@ -14,7 +14,8 @@ from dispatch.models import QueuedTask
 from dispatch.services import dispatching, leasing
 from dispatch.services.dispatching import TaskReport
 from orchestrator.db.transactions import transaction
-from orchestrator.errors import LeaseLost
+from orchestrator.errors import IllegalState, LeaseLost
+from outbox.models import OutboxEvent
 from tests import flows
 from tests.support import Contender, eventually, race
 from workflows.managers.task import StartedTask, TaskEnd
@@ -306,6 +307,29 @@ def test_a_mixed_batch_takes_its_queue_rows_in_one_order(with_token: bool) -> No
         batch = Contender(lambda: dispatching.report(reports, strict=True)).until_blocked()
         assert QueuedTask.sql.renew([(high.id, high.lease_token)], lease_seconds=60, renewed=True)
     assert [outcome.applied for outcome in batch.result()] == [True, True]
+
+
+@pytest.mark.invariant("INV-6d")
+def test_of_eight_leases_and_eight_answers_one_tells_of_the_start_and_one_of_the_end() -> None:
+    queue = flows.unique("q")
+    names = ("onScheduled", "onStart", "onSuccess", "onFailed", "onCancelled")
+    task = flows.simple("a", queue, onStateChange={",".join(names): [{"type": "x"}]})
+    run = flows.start(flows.register(task))
+    flows.drain()
+    tasks = [task for found in race(8, lambda i: flows.lease(queue)) for task in found]  # type: ignore[union-attr]
+
+    def act(number: int) -> bool | None:
+        if number % 2:
+            return control.terminate(flows.NAMESPACE, run, actor="ann")
+        return answer(tasks[0], "COMPLETED" if number % 4 else "FAILED_WITH_TERMINAL_ERROR")
+
+    assert len(tasks) == 1
+    assert {type(outcome) for outcome in race(8, act)} <= {bool, type(None), IllegalState}
+    flows.drain()
+    events = OutboxEvent.objects.filter(topic="event.published").order_by("id")
+    first, second, *ends = [event.payload["payload"]["stateChange"] for event in events]
+    assert (first, second, len(ends)) == ("onScheduled", "onStart", 1)
+    assert leftovers() == {}
 
 
 @pytest.mark.invariant("INV-12")

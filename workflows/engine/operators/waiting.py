@@ -14,6 +14,7 @@ from workflows.engine.rows import TaskError
 from workflows.engine.state import TaskStatus
 from workflows.engine.webhooks import wanted
 
+START_CHILD = "workflow.start_child"
 
 def wait(start: Start) -> None:
     """Until a duration has passed, until a moment, or until signalled; what is past already is done at once."""
@@ -114,7 +115,7 @@ def sub_workflow(start: Start) -> None:
         input=shown,
         output={"subWorkflowId": str(child)},
         sub_workflow_id=child,
-        effects=(Effect("workflow.start_child", payload),),
+        effects=(Effect(START_CHILD, payload),),
         timers=deadlines(start),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from workflows.engine.blueprint import OPERATORS, SYSTEM_TASKS
 from workflows.engine.commands import TimerSpec
@@ -11,8 +12,14 @@ from workflows.engine.retries import policy_of
 from workflows.engine.rows import TaskError
 from workflows.engine.state import TaskStatus
 
+ASYNC = "asyncComplete"
 _QUEUES = {"LAMBDA": "INLINE"}
 """System tasks that share the queue of another type."""
+
+
+def awaiting(given: dict[str, Any], wanted: Any) -> dict[str, Any]:
+    """The input of an HTTP task that others complete, if that is wanted: our worker goes by the input, which may say no."""
+    return {**given, ASYNC: wanted} if wanted and given.get(ASYNC) is None else given
 
 
 def queued(start: Start) -> None:
@@ -20,8 +27,8 @@ def queued(start: Start) -> None:
     node, state = start.node, start.pass_.state
     given = start.inputs()
     name, type_ = _chosen(start) if node.type == "DYNAMIC" else (node.name, node.type)
-    if type_ == "HTTP" and node.spec.get("asyncComplete") and given.get("asyncComplete") is None:
-        given = {**given, "asyncComplete": True}  # our worker goes by the input alone
+    if type_ == "HTTP":
+        given = awaiting(given, node.spec.get(ASYNC))
     domain = None
     queue = _QUEUES.get(type_, type_)
     if type_ not in SYSTEM_TASKS:

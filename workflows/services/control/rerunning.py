@@ -11,6 +11,8 @@ from workflows import payloads
 from workflows.engine.blueprint import OPERATORS, Blueprint
 from workflows.engine.commands import Effect, ScheduleTask, TimerSpec
 from workflows.engine.human import inbox
+from workflows.engine.operators.waiting import START_CHILD
+from workflows.engine.operators.work import ASYNC, awaiting
 from workflows.engine.rows import TaskError
 from workflows.managers.execution import LockedExecution
 from workflows.managers.task import OutlineTask
@@ -218,9 +220,14 @@ def _with_input(run: LockedExecution, target: OutlineTask, task_input: dict[str,
             return task
         if target.type == "HUMAN":
             return _for_people(run, task, task_input)
+        if target.type == "HTTP":
+            return replace(task, input=awaiting(task_input, task.input.get(ASYNC)))
         if target.type != "SUB_WORKFLOW":
             return replace(task, input=task_input)
-        effects = tuple(Effect(effect.topic, {**effect.payload, "input": task_input}) for effect in task.effects)
+        effects = tuple(
+            Effect(effect.topic, {**effect.payload, "input": task_input}) if effect.topic == START_CHILD else effect
+            for effect in task.effects
+        )
         return replace(task, input={**task.input, "workflowInput": task_input}, effects=effects)
 
     return revise
