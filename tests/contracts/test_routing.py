@@ -33,6 +33,7 @@ BY_TASK = "names the task alone; its callers know the run as well, which the sta
 BY_TIMER = "names the timer alone; the peek before it read the run as well"
 KEYS = "deletes keys whose run is gone: a loop for each node does it on that node's keys"
 BY_LETTER = "asks for the runs that dead letters name: on the letter's node, then on those runs'"
+BY_REVISION = "asks every node whether one of its runs names a revision"
 BY_KEY = "finds the run that a key belongs to: on the key's node, then on the run's, for starts that bring a key"
 LIMIT = "counts for a limit, which holds for the whole system; sent only where one is set"
 OUTSIDE = "what comes from outside may be for any run; asks every node"
@@ -43,6 +44,7 @@ EXCEPTIONS = {
     "workflows.decide_queue.peek_reports": SWEEP,
     "workflows.dead_letter.peek_idle": BY_LETTER,
     "workflows.execution.stuck": SWEEP,
+    "workflows.revision.peek_unused": BY_REVISION,
     "workflows.admission.count_running": LIMIT,
     "workflows.idempotency.find": BY_KEY,
     "workflows.idempotency.owners": BY_KEY,

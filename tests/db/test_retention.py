@@ -439,5 +439,5 @@ def test_the_command_says_what_it_would_do_and_does_it(settings: Any) -> None:
     call_command("retention", "--dry-run", stdout=out)
     assert out.getvalue() == "0 runs could go\n"
     call_command("retention", stdout=out)
-    assert out.getvalue().endswith("0 runs, months, keys and dead letters deleted\n")
+    assert out.getvalue().endswith("0 runs, months, keys, dead letters and revisions deleted\n")
     assert retention.preview(LATER) == 1

@@ -84,9 +84,17 @@ class DefinitionManager(VerbManager):
         row = _SQL.get.row(namespace=namespace, name=name, version=version)
         return _definition(row) if row else None
 
-    def stamp(self, namespace: str, name: str, version: int | None, tasks: Sequence[str]) -> tuple[Any, ...] | None:
-        """A value that changes when a definition, or a task definition among `tasks`, does; None without a definition."""
-        return _SQL.stamp.row(namespace=namespace, name=name, version=version, tasks=list(tasks))
+    @requires_transaction
+    def stamp(
+        self, namespace: str, name: str, version: int | None, tasks: Sequence[str], revision_id: UUID | None = None
+    ) -> tuple[Any, ...] | None:
+        """A value that changes when a definition, or a task definition among `tasks`, does; None without a definition.
+
+        A revision given with it is held until the transaction ends; one that is gone gives None.
+        """
+        return _SQL.stamp.row(
+            namespace=namespace, name=name, version=version, tasks=list(tasks), revision_id=revision_id
+        )
 
     def find(self, namespace: str, name: str | None = None) -> list[StoredDefinition]:
         """All versions of one name, or of every name."""
@@ -148,8 +156,9 @@ class TaskDefinitionManager(VerbManager):
 class RevisionManager(VerbManager):
     """Revisions: definition and task definitions, frozen together."""
 
+    @requires_transaction
     def find(self, digest: str) -> UUID | None:
-        """The id of a committed revision of that content."""
+        """The id of a committed revision of that content, held until the transaction ends."""
         row = _REVISION_SQL.find.row(digest=digest)
         return row[0] if row else None
 
@@ -168,3 +177,17 @@ class RevisionManager(VerbManager):
     def read(self, ids: Sequence[UUID]) -> list[tuple[UUID, dict[str, Any], dict[str, Any]]]:
         """(id, definition, task definitions) of revisions."""
         return [(row[0], json.loads(row[1]), json.loads(row[2])) for row in _REVISION_SQL.read.rows(ids=list(ids))]
+
+    def peek_unused(self, before: datetime, *, batch: int) -> list[UUID]:
+        """Revisions from before a moment that neither a version of a definition nor a run names."""
+        return [row[0] for row in _REVISION_SQL.peek_unused.rows(before=before, batch=batch)]
+
+    @requires_transaction
+    def lock_free(self, ids: Sequence[UUID]) -> list[UUID]:
+        """Lock those of the revisions that no start holds."""
+        return [row[0] for row in _REVISION_SQL.lock_free.rows(ids=list(ids))]
+
+    @requires_transaction
+    def delete_unused(self, ids: Sequence[UUID]) -> int:
+        """Delete those of the locked revisions that no run names; returns how many."""
+        return _REVISION_SQL.delete_unused.execute(ids=list(ids))

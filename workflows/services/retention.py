@@ -17,13 +17,15 @@ from orchestrator.db.transactions import transaction
 from orchestrator.models import AuditEntry, Lockout
 from outbox.models import EventExecution, OutboxEvent
 from workflows.managers.dead_letter import DeadLetterQueries
-from workflows.models import DecideQueue, Execution, IdempotencyKey
+from workflows.models import DecideQueue, Execution, IdempotencyKey, Revision
 from workflows.services.control.removing import erase
 from workflows.services.maintenance import empty_months
 
 log = structlog.get_logger(__name__)
-RETIRED = Counter("ostinato_retired_total", "What retention deleted: runs, whole months, keys, dead letters.", ["kind"])
+RETIRED = Counter("ostinato_retired_total", "What retention deleted, one by one or as a month.", ["kind"])
 _BATCH = 100
+_SETTLED = timedelta(days=1)
+"""A newer revision is not looked at: who stored it may be about to use it again."""
 _FOR_EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -106,6 +108,23 @@ def retire_letters(now: datetime, *, batch: int = _BATCH) -> int:
                 reason = f"It could not be done and was given up. The last error: {letter.last_error}"
                 EventExecution.sql.finish(letter.execution_id, "FAILED", None, reason)
     return len(gone)
+
+
+def retire_revisions(now: datetime | None = None, *, batch: int = 1000) -> int:
+    """Delete a batch of revisions that no version of a definition and no run names; returns how many.
+
+    It looks through all runs, so it has a loop of its own that goes round seldom. It waits for no start, nor they for it.
+    """
+    before = (now or datetime.now(UTC)) - _SETTLED
+    found = Revision.sql.peek_unused(before, batch=batch)
+    if not found:
+        return 0
+    with transaction():
+        # A run that came before the locks is seen here, in a statement after them (rule S).
+        gone = Revision.sql.delete_unused(Revision.sql.lock_free(found))
+    RETIRED.labels("revision").inc(gone)
+    log.info("revisions_retired", revisions=gone)
+    return gone
 
 
 def _prune_records(now: datetime) -> None:

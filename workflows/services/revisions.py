@@ -38,13 +38,14 @@ def resolve_revision(
 ) -> tuple[UUID, dict[str, Any]]:
     """(revision id, frozen definition) of a name, or of a definition given inline; needs a transaction.
 
-    A definition that did not change since this process last resolved it costs one query. Raises NotFound.
+    A definition that did not change since this process last resolved it costs one query. The revision is held until the
+    transaction ends, so that it cannot be pruned before what names it is there. Raises NotFound.
     """
     if definition is not None:
         frozen = _freeze_children(namespace, filled_in(namespace, definition)[0])
         return _store(namespace, frozen, _task_names(frozen)), frozen
     known = _RESOLVED.get((namespace, name, version))
-    if known is not None and WorkflowDefinition.sql.stamp(namespace, name, version, known.tasks) == known.stamp:
+    if known is not None and _stands(namespace, name, version, known):
         return known.revision_id, known.definition
     stored = WorkflowDefinition.sql.get(namespace, name, version)
     if stored is None:
@@ -59,6 +60,10 @@ def resolve_revision(
         resolved = _Resolved(tasks, stamp, revision_id, frozen)
         after_commit(lambda: _RESOLVED.__setitem__((namespace, name, version), resolved))
     return revision_id, frozen
+
+
+def _stands(namespace: str, name: str, version: int | None, known: _Resolved) -> bool:
+    return WorkflowDefinition.sql.stamp(namespace, name, version, known.tasks, known.revision_id) == known.stamp
 
 
 def _store(namespace: str, frozen: dict[str, Any], names: Sequence[str]) -> UUID:

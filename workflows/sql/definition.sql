@@ -22,13 +22,16 @@ SELECT name, version, definition, created_at, updated_at, created_by FROM workfl
 
 -- name: stamp
 -- What a start resolved before is still right while nothing of this has changed: the version (null: the latest), and the
--- task definitions it names.
+-- task definitions it names. The revision it resolved to must still be there, and stays until the transaction ends; one
+-- that is being deleted is not waited for.
+WITH held AS (SELECT id FROM workflows_revision WHERE id = %(revision_id)s::uuid FOR KEY SHARE SKIP LOCKED)
 SELECT d.version, d.updated_at, t.number, t.latest
   FROM (SELECT version, updated_at FROM workflows_workflowdefinition
          WHERE namespace = %(namespace)s AND name = %(name)s AND (%(version)s::integer IS NULL OR version = %(version)s)
          ORDER BY version DESC LIMIT 1) d
  CROSS JOIN (SELECT count(*) AS number, max(updated_at) AS latest FROM workflows_taskdefinition
               WHERE namespace = %(namespace)s AND name = ANY(%(tasks)s::text[])) t
+ WHERE %(revision_id)s::uuid IS NULL OR EXISTS (SELECT 1 FROM held)
 
 -- name: find
 -- Name null means all.

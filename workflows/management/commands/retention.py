@@ -19,6 +19,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{retention.preview()} runs could go")
             return
         total = 0
-        while done := retention.retire():
-            total += done
-        self.stdout.write(f"{total} runs, months, keys and dead letters deleted")
+        for step in (retention.retire, retention.retire_revisions):
+            while done := step():
+                total += done
+        self.stdout.write(f"{total} runs, months, keys, dead letters and revisions deleted")

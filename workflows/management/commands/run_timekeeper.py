@@ -15,7 +15,7 @@ from workflows.services import scheduling
 from workflows.services.admission import admit_next_batch
 from workflows.services.maintenance import roll_partitions
 from workflows.services.measuring import measure
-from workflows.services.retention import retire
+from workflows.services.retention import retire, retire_revisions
 from workflows.services.sweeping import sweep
 from workflows.services.timers import fire_next_batch
 
@@ -38,6 +38,7 @@ class Command(BaseCommand):
                 Loop("gauges", measure, idle_seconds=15.0, **common),
                 Loop("partitions", roll_partitions, idle_seconds=900.0, **common),
                 Loop("retention", retire, idle_seconds=300.0, **common),
+                Loop("revisions", retire_revisions, idle_seconds=6 * 3600.0, **common),
                 Loop("prune", prune, idle_seconds=60.0, **common),
                 Loop("prune-events", events.prune, idle_seconds=3600.0, **common),
                 Loop("prune-webhooks", webhooks.prune, idle_seconds=3600.0, **common),
