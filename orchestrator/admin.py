@@ -25,6 +25,7 @@ from orchestrator.conf import conf
 from orchestrator.db.functions import JsonbPretty
 from orchestrator.db.ids import parse_id
 from orchestrator.errors import LockedOut, NotFound
+from orchestrator.masking import NOTHING, Names, mask_text
 from orchestrator.models import ApiKey, AuditEntry, Lockout
 from orchestrator.services import lockouts
 from orchestrator.services.lockouts import Subject
@@ -79,6 +80,8 @@ class EngineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     search_names: ClassVar[tuple[str, ...]] = ()
     """Fields that any other text is compared with."""
     search_fields: ClassVar[Any] = ("pk",)
+    own_keys: ClassVar[tuple[str, ...]] = ()
+    """JSON fields whose outermost keys are the engine's, which no mask is meant for."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -92,6 +95,10 @@ class EngineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def operates(self, request: HttpRequest) -> bool:
         """Whether this user may press buttons: `change` of the model means that, since no form changes it."""
         return request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}")
+
+    def masked_names(self, obj: Any) -> Names:
+        """Names of fields whose values are not shown."""
+        return NOTHING
 
     @property
     def json_fields(self) -> list[str]:
@@ -116,7 +123,12 @@ class EngineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         found = super().get_object(request, object_id, from_field)
         if found is not None and self.json_fields:
             pretty = {f"pretty_{name}": JsonbPretty(F(name)) for name in self.json_fields}
-            found.pretty = self.model.objects.filter(pk=found.pk).annotate(**pretty).values(*pretty).first() or {}
+            texts = self.model.objects.filter(pk=found.pk).annotate(**pretty).values(*pretty).first() or {}
+            hidden = self.masked_names(found)
+            found.pretty = {
+                name: mask_text(text, hidden, inside=name.removeprefix("pretty_") in self.own_keys)
+                for name, text in texts.items()
+            }
         return found
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:

@@ -14,7 +14,9 @@ from django.urls import URLPattern, path
 
 from orchestrator.admin import EngineAdmin
 from orchestrator.errors import OstinatoError
+from orchestrator.masking import Names
 from outbox.models import EventExecution, EventHandler, OutboxEvent, Webhook
+from workflows.engine.masked_fields import carried
 
 _CONDITIONS = {
     "dead": {"dead_at__isnull": False},
@@ -45,6 +47,10 @@ class OutboxEventAdmin(EngineAdmin):
     search_help_text = "Id of the event, its order key, or the whole topic"
     actions = ("replay_selected",)
     change_form_template = "admin/outbox/outboxevent/change_form.html"
+    own_keys = ("payload",)
+
+    def masked_names(self, obj: Any) -> Names:
+        return carried(obj.payload)
 
     @admin.display
     def state(self, obj: OutboxEvent) -> str:
@@ -107,6 +113,10 @@ class EventExecutionAdmin(EngineAdmin):
     list_display = ("id", "handler", "event", "action", "status", "reason", "created_at", "namespace")
     search_names = ("handler", "event", "message_id", "status")
     search_help_text = "Id, or the whole handler, event, message id or status"
+    own_keys = ("detail",)
+
+    def masked_names(self, obj: Any) -> Names:
+        return carried(obj.detail)
 
 
 @admin.register(Webhook)

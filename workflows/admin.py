@@ -19,6 +19,8 @@ from django.utils.safestring import SafeString
 
 from orchestrator.admin import ChoiceFilter, EngineAdmin
 from orchestrator.errors import OstinatoError
+from orchestrator.masking import Names
+from workflows import masking
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.models import (
     Admission,
@@ -123,6 +125,10 @@ class ExecutionAdmin(EngineAdmin):
     action_form = ReasonForm
     actions = tuple(list_action(action.name) for action in BUTTONS)
     change_form_template = "admin/workflows/execution/change_form.html"
+    own_keys = ("attributes", "task_to_domain")
+
+    def masked_names(self, obj: Any) -> Names:
+        return masking.names(obj.revision_id)
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         return self.operates(request)
@@ -216,6 +222,10 @@ class TaskAdmin(RunLinkMixin, EngineAdmin):
     list_filter = (TaskStatusFilter,)
     search_ids = ("id", "workflow_id")
     search_help_text = "Id of the task or of its run"
+    own_keys = ("state", "spec", "listeners")
+
+    def masked_names(self, obj: Any) -> Names:
+        return masking.names_of_run(obj.workflow_id)
 
 
 @admin.register(DecideQueue)

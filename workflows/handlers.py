@@ -8,6 +8,7 @@ from uuid import UUID
 from orchestrator.errors import Invalid, LimitExceeded, NotFound
 from outbox.managers import ClaimedEvent
 from outbox.services import relay
+from workflows.engine.masked_fields import carried
 from workflows.services import children, events, webhooks
 from workflows.services.starting import FAILURE, StartRequest, start
 
@@ -93,6 +94,7 @@ def _request(
         parent_task_id=UUID(p["parent_task_id"]) if parent else None,
         depth=p.get("depth") or 0,
         scope=scope,
+        masked=carried(p),
     )
 
 

@@ -8,9 +8,10 @@ from uuid import UUID
 
 from orchestrator.db.ids import new_id
 from outbox.managers import NewOutboxEvent
-from workflows import payloads
+from workflows import masking, payloads
 from workflows.engine import compensation, state_changes
 from workflows.engine.commands import Effect, EndRun, Inbox, ScheduleTask
+from workflows.engine.masked_fields import carrying
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution, RunEnd
 from workflows.managers.history import NewEvent
@@ -156,7 +157,7 @@ def told_of_status(
         "output": output,
     }
     message = {"event": event, "message_id": str(new_id()), "payload": about}
-    return NewOutboxEvent(run.namespace, "event.published", message)
+    return NewOutboxEvent(run.namespace, "event.published", carrying(message, masking.names(run.revision_id)))
 
 
 def _published(namespace: str, effects: Iterable[Effect]) -> list[NewOutboxEvent]:
@@ -214,7 +215,7 @@ def failure(run: LockedExecution, end: RunEnd) -> NewOutboxEvent:
         "task_to_domain": run.task_to_domain,
         "failed_refs": list(end.failed_refs),
     }
-    return NewOutboxEvent(run.namespace, "workflow.start_failure", payload)
+    return NewOutboxEvent(run.namespace, "workflow.start_failure", carrying(payload, masking.names(run.revision_id)))
 
 
 def marker(end: RunEnd) -> ScheduleTask:

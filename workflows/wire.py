@@ -1,12 +1,17 @@
-"""Runs and tasks as Conductor's JSON: nulls left out of our fields and kept inside users' maps, times in milliseconds."""
+"""Runs and tasks as Conductor's JSON: nulls left out of our fields and kept inside users' maps, times in milliseconds.
+
+Whatever is shown is masked; only what is handed to a worker is not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from orchestrator.masking import NOTHING, Names, mask, mask_inside
+from workflows import masking
 from workflows.engine.blueprint import Blueprint
 from workflows.managers.definition import StoredDefinition, StoredTaskDefinition
 from workflows.managers.task import StartedTask
@@ -58,6 +63,7 @@ def wire_ref(ref: str, iteration: str) -> str:
 
 def workflow_json(run: Execution, blueprint: Blueprint | None, tasks: Iterable[Task] | None) -> dict[str, Any]:
     """A run; `tasks` None leaves them out."""
+    hidden = masking.names(run.revision_id)
     fields = {
         "workflowId": str(run.id),
         "workflowName": run.name,
@@ -71,9 +77,9 @@ def workflow_json(run: Execution, blueprint: Blueprint | None, tasks: Iterable[T
         "updateTime": millis(run.updated_at),
         "endTime": millis(run.ended_at),
         "lastRetriedTime": millis(run.last_retried_at),
-        "input": run.input,
-        "output": {} if run.output is None else run.output,
-        "variables": run.variables,
+        "input": mask(run.input, hidden),
+        "output": {} if run.output is None else mask(run.output, hidden),
+        "variables": mask(run.variables, hidden),
         "correlationId": run.correlation_id,
         "idempotencyKey": run.idempotency_key,
         "priority": run.priority,
@@ -95,10 +101,13 @@ def workflow_json(run: Execution, blueprint: Blueprint | None, tasks: Iterable[T
 
 
 def task_json(task: Task, run: Execution | None, blueprint: Blueprint | None, seq: int = 0) -> dict[str, Any]:
-    """A task of a run, as it is stored."""
+    """A task of a run; without its run it is not known what may be shown of its payloads, and none is."""
+    given, output, spec = (task.input, task.output, task.spec) if run else (None, None, None)
+    hidden = masking.names(run.revision_id) if run else NOTHING
     return _task(
-        blueprint, seq, id=task.id, workflow_id=task.workflow_id, ref=task.ref, iteration=task.iteration, attempt=task.attempt,
-        name=task.name, type=task.type, status=task.status, input=task.input, output=task.output, spec=task.spec,
+        blueprint, seq, hidden,
+        id=task.id, workflow_id=task.workflow_id, ref=task.ref, iteration=task.iteration, attempt=task.attempt,
+        name=task.name, type=task.type, status=task.status, input=given, output=output, spec=spec,
         domain=task.domain, priority=task.priority, poll_count=task.poll_count, response_seconds=task.response_seconds,
         retried_task_id=task.retried_task_id, scheduled_at=task.scheduled_at, started_at=task.started_at,
         updated_at=task.updated_at, ended_at=task.ended_at, first_scheduled_at=task.first_scheduled_at,
@@ -109,9 +118,10 @@ def task_json(task: Task, run: Execution | None, blueprint: Blueprint | None, se
 
 
 def started_json(task: StartedTask, run: Execution, blueprint: Blueprint | None, worker_id: str) -> dict[str, Any]:
-    """A task as it is handed to a worker, with its lease token."""
+    """A task as it is handed to a worker, with its lease token and nothing masked."""
     return _task(
-        blueprint, 0, id=task.id, workflow_id=task.workflow_id, ref=task.ref, iteration=task.iteration, attempt=task.attempt,
+        blueprint, 0, NOTHING,
+        id=task.id, workflow_id=task.workflow_id, ref=task.ref, iteration=task.iteration, attempt=task.attempt,
         name=task.name, type=task.type, status="IN_PROGRESS", input=task.input, output=task.output, spec=task.spec,
         domain=task.domain, priority=task.priority, poll_count=task.poll_count, response_seconds=task.response_seconds,
         retried_task_id=task.retried_task_id, scheduled_at=task.scheduled_at, started_at=task.started_at,
@@ -121,9 +131,10 @@ def started_json(task: StartedTask, run: Execution, blueprint: Blueprint | None,
     )  # fmt: skip
 
 
-def _task(blueprint: Blueprint | None, seq: int, **t: Any) -> dict[str, Any]:
+def _task(blueprint: Blueprint | None, seq: int, hidden: Names, **t: Any) -> dict[str, Any]:
     node = blueprint.find(t["ref"]) if blueprint else None
-    spec = t["spec"] or (node.spec if node else {})
+    # A task made at run time came with its run's data; the others stand in the definition.
+    spec = mask_inside(t["spec"], hidden) if t["spec"] else node.spec if node else {}
     definition = spec.get("taskDefinition") or (blueprint.task_definitions.get(t["name"]) if blueprint else None)
     turns = t["iteration"].split(".") if t["iteration"] else []
     started = t["started_at"]
@@ -133,8 +144,8 @@ def _task(blueprint: Blueprint | None, seq: int, **t: Any) -> dict[str, Any]:
         "taskDefName": t["name"],
         "referenceTaskName": wire_ref(t["ref"], t["iteration"]),
         "status": t["status"],
-        "inputData": t["input"] or {},
-        "outputData": {} if t["output"] is None else t["output"],
+        "inputData": mask(t["input"] or {}, hidden),
+        "outputData": {} if t["output"] is None else mask(t["output"], hidden),
         "workflowTask": spec or None,
         "taskDefinition": definition,
         "workflowInstanceId": str(t["workflow_id"]),
@@ -170,10 +181,17 @@ def _task(blueprint: Blueprint | None, seq: int, **t: Any) -> dict[str, Any]:
     })  # fmt: skip
 
 
+def workflow_summaries(runs: Collection[Execution]) -> list[dict[str, Any]]:
+    """Runs in a list."""
+    masking.names_by_revision(run.revision_id for run in runs)  # together
+    return [workflow_summary(run) for run in runs]
+
+
 def workflow_summary(run: Execution) -> dict[str, Any]:
     """A run in a list; times, input and output are texts."""
     from orchestrator.db import json
 
+    hidden = masking.names(run.revision_id)
     return present({
         "workflowType": run.name,
         "version": run.version,
@@ -183,8 +201,8 @@ def workflow_summary(run: Execution) -> dict[str, Any]:
         "updateTime": iso(run.updated_at),
         "endTime": iso(run.ended_at),
         "status": run.status,
-        "input": json.dumps(run.input),
-        "output": json.dumps(run.output or {}),
+        "input": json.dumps(mask(run.input, hidden)),
+        "output": json.dumps(mask(run.output or {}, hidden)),
         "reasonForIncompletion": run.reason,
         "executionTime": max(0, millis(run.ended_at or run.updated_at) - millis(run.created_at)),
         "failedReferenceTaskNames": ",".join(run.failed_refs or []),
@@ -196,9 +214,10 @@ def workflow_summary(run: Execution) -> dict[str, Any]:
 
 
 def task_summary(task: Task, run: Execution | None) -> dict[str, Any]:
-    """A task in a list."""
+    """A task in a list; masked as `task_json` is."""
     from orchestrator.db import json
 
+    given, output = (masking.shown(run.revision_id, part) for part in (task.input, task.output)) if run else (None, None)
     started = millis(task.started_at)
     return present({
         "workflowId": str(task.workflow_id),
@@ -215,8 +234,8 @@ def task_summary(task: Task, run: Execution | None) -> dict[str, Any]:
         "taskDefName": task.name,
         "taskType": task.name if task.type == "SIMPLE" else task.type,
         "taskReferenceName": wire_ref(task.ref, task.iteration),
-        "input": json.dumps(task.input),
-        "output": json.dumps(task.output or {}),
+        "input": json.dumps(given or {}),
+        "output": json.dumps(output or {}),
         "taskId": str(task.id),
         "workflowPriority": task.priority,
     })  # fmt: skip

@@ -14,10 +14,10 @@ from orchestrator.db import json
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import Invalid, NotFound
 from orchestrator.managers import StoredSecret
+from orchestrator.masking import MASK as MASK
 from orchestrator.models import AuditEntry, Secret, Tag
 from orchestrator.services.keyring import Sealed, newest_key, seal, unseal
 
-MASK = "***"
 SHORTEST_MASKED = 6
 """Shorter values are not looked for: taking `1` out of every output would spoil them all."""
 MOST_BYTES = 64 * 1024

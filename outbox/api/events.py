@@ -11,8 +11,10 @@ from rest_framework.response import Response
 
 from orchestrator.api.views import View, body_object, empty, flag, number, text
 from orchestrator.errors import Invalid
+from orchestrator.masking import mask_inside
 from outbox.managers_events import StoredEventExecution, StoredHandler
 from outbox.services import events
+from workflows.engine.masked_fields import FIELD, carried
 
 _OBJECT: dict[str, Any] = {"type": "object", "additionalProperties": {}}
 OBJECT = {"application/json": _OBJECT}
@@ -28,9 +30,11 @@ def handler_json(found: StoredHandler) -> dict[str, Any]:
 
 def execution_json(found: StoredEventExecution) -> dict[str, Any]:
     """What an action came to."""
+    given = {name: value for name, value in found.detail.items() if name != FIELD}
     return {
         "id": str(found.id), "name": found.handler, "event": found.event, "messageId": found.message_id,
-        "position": found.position, "action": found.action, "status": found.status, "input": found.detail,
+        "position": found.position, "action": found.action, "status": found.status,
+        "input": mask_inside(given, carried(found.detail)),
         "output": found.output or {}, "reason": found.reason, "created": int(found.created_at.timestamp() * 1000),
         "ended": int(found.ended_at.timestamp() * 1000) if found.ended_at else 0,
     }  # fmt: skip

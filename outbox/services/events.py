@@ -20,6 +20,7 @@ from outbox.managers_events import NewEventExecution, StoredEventExecution, Stor
 from outbox.models import EventExecution, EventHandler, OutboxEvent
 from outbox.services.event_definitions import expand, fill_in, validate
 from workflows.engine.expressions import ExpressionError
+from workflows.engine.masked_fields import carried, carrying
 
 PUBLISHED, ACTION = "event.published", "event.action"
 """Topics: an event for whom it may concern, and one action that a handler took from it."""
@@ -83,7 +84,7 @@ def dispatch(claimed: ClaimedEvent) -> None:
     rows = [
         row
         for handler in find(claimed.namespace, given["event"], active_only=True)
-        for row in _plan(claimed.namespace, handler, given["message_id"], given["payload"])
+        for row in _plan(claimed.namespace, handler, given["message_id"], given["payload"], carried(given))
     ]
     if not rows:
         return
@@ -100,18 +101,19 @@ def _handed_on(row: NewEventExecution) -> NewOutboxEvent:
         "execution_id": row.id, "handler": row.handler, "event": row.event, "message_id": row.message_id,
         "action": row.action, "detail": row.detail,
     }  # fmt: skip
-    return NewOutboxEvent(row.namespace, ACTION, payload)
+    return NewOutboxEvent(row.namespace, ACTION, carrying(payload, carried(row.detail)))
 
 
 def _plan(
-    namespace: str, handler: StoredHandler, message_id: str, payload: dict[str, Any]
+    namespace: str, handler: StoredHandler, message_id: str, payload: dict[str, Any], masked: frozenset[str]
 ) -> Iterator[NewEventExecution]:
     """The rows of a delivery: its actions, or why there are none."""
 
     def row(position: int, action: str, status: str, detail: Any, reason: str | None = None) -> NewEventExecution:
         return NewEventExecution(
-            new_id(), namespace, handler.name, handler.event, message_id, position, action, status, detail, reason
-        )
+            new_id(), namespace, handler.name, handler.event, message_id, position, action, status,
+            carrying(detail, masked), reason,
+        )  # fmt: skip
 
     try:
         applies = _holds(handler.definition.get("condition"), payload)

@@ -185,9 +185,10 @@ WORKFLOW_CASES: dict[str, Case] = {
 _BY_SERVICES = {
     "name", "version", "inputTemplate", "restartable", "timeoutSeconds", "timeoutPolicy", "rateLimitConfig",
     "maxConcurrentTasks", "searchAttributes", "inputParameters", "workflowStatusListenerEnabled",
-    "workflowStatusListenerSink", *SCHEMAS,
+    "workflowStatusListenerSink", "maskedFields", *SCHEMAS,
 }  # fmt: skip
-"""Fields that act when a run is started, admitted, timed out or restarted: tested there. `inputParameters` names inputs."""
+"""Fields that act when a run is started, admitted, timed out, restarted or shown: tested there. `inputParameters` names
+inputs."""
 
 
 @pytest.mark.parametrize("name", sorted(fields.WORKFLOW - _BY_SERVICES))
@@ -211,7 +212,7 @@ def test_a_field_that_would_change_nothing_is_refused_by_name(name: str, value: 
 
 @pytest.mark.parametrize(
     "name",
-    ["cacheConfig", "maskedFields", "timoutSeconds"],
+    ["cacheConfig", "timoutSeconds"],
 )
 def test_a_field_of_a_workflow_that_would_change_nothing_is_refused_by_name(name: str) -> None:
     found = problems(simple("a"), **{name: {"any": 1}})

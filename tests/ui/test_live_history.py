@@ -16,7 +16,10 @@ from channels.routing import URLRouter
 from django.conf import settings as django_settings
 from django.db import connections
 from django.test import Client
+from django.urls import reverse
 
+from dispatch.services import dispatching
+from dispatch.services.dispatching import TaskReport
 from orchestrator.db import hints
 from orchestrator.db.ids import new_id
 from tests import flows
@@ -134,6 +137,30 @@ def test_it_sends_every_event_and_closes_after_the_last(operator: Client) -> Non
     assert reader.frames[-1]["type"] == "workflow.completed"
     assert set(reader.frames[0]) == {"seq", "type", "ref", "task_id", "data", "at"}
     assert [f["ref"] for f in reader.frames if f["type"] == "task.completed"] == ["t"]
+
+
+def test_values_of_masked_fields_are_not_sent(operator: Client) -> None:
+    queue = flows.unique("q")
+    run = flows.start(flows.register(flows.simple("t", queue), maskedFields=["pin"]), {"pin": "canary"})
+    flows.drain()
+    (task,) = flows.lease_all(queue, 1)
+    flows.complete([task])
+    late = TaskReport(task.id, run, "FAILED", lease_token=task.lease_token, output={"pin": "canary", "n": 1})
+    dispatching.report([late], strict=False)
+    flows.drain()
+
+    async def story() -> Reader:
+        reader = Reader(run, client=operator)
+        assert await reader.open() is None
+        await reader.read()
+        return reader
+
+    reader = follow(story)
+    assert reader.seqs == stored(run) and "canary" not in str(reader.frames)
+    (refused,) = [frame for frame in reader.frames if frame["type"] == "task.late_result_refused"]
+    assert refused["data"]["output"] == {"pin": "***", "n": 1}
+    page = operator.get(reverse("ops:execution", args=["default", run])).content.decode()
+    assert "canary" not in page and "late_result_refused" in page
 
 
 def test_it_is_gapless_when_every_notification_is_lost(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from orchestrator.errors import Invalid
 from workflows.api.schemas import IDS, LIST_ANSWER, OBJECT, OBJECT_ANSWER
 from workflows.api.workflows import run_id, show_listed
 from workflows.services import reading
-from workflows.wire import workflow_summary
+from workflows.wire import workflow_summaries
 
 _MOST = 100
 """Correlation ids, and names, in one request."""
@@ -60,7 +60,7 @@ class Family(View):
     def get(self, request: Request, workflow_id: str) -> Response:
         found = reading.family(self.who.namespace, run_id(workflow_id), workflow_id)
         if flag(request, "summaryOnly"):
-            return Response([workflow_summary(run) for run in found])
+            return Response(workflow_summaries(found))
         return Response([show_listed(run, tasks=True) for run in found])
 
 

@@ -15,7 +15,7 @@ from workflows.api.workflows import show_listed
 from workflows.models import Execution
 from workflows.services import reading
 from workflows.services.searching import RUNS, TASKS, Found, Search, search
-from workflows.wire import parse_uuid, present, workflow_json, workflow_summary
+from workflows.wire import parse_uuid, present, workflow_json, workflow_summaries
 
 _MOST = 1000
 
@@ -45,7 +45,7 @@ class SearchRuns(View):
     @extend_schema(operation_id="search_workflows", responses=HITS_ANSWER)
     def get(self, request: Request) -> Response:
         found = search(RUNS, self.who.namespace, search_parameters(request))
-        return Response(hits_json(found, [workflow_summary(run) for run in found.hits]))
+        return Response(hits_json(found, workflow_summaries(found.hits)))
 
 
 class SearchWhole(View):
@@ -67,7 +67,7 @@ class SearchByTasks(View):
     @extend_schema(operation_id="search_workflows_by_tasks", responses=HITS_ANSWER)
     def get(self, request: Request) -> Response:
         found, runs = by_tasks(self, request)
-        return Response(hits_json(found, [workflow_summary(run) for run in runs]))
+        return Response(hits_json(found, workflow_summaries(runs)))
 
 
 class SearchWholeByTasks(View):

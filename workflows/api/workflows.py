@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from orchestrator.api.views import TextView, View, body_object, empty, flag, number, text
 from orchestrator.errors import Invalid, NotFound
+from workflows import masking
 from workflows.api.schemas import (
     EMPTY,
     HITS_ANSWER,
@@ -23,8 +24,8 @@ from workflows.api.schemas import (
     OBJECT_ANSWER,
     TEXT_ANSWER,
 )  # fmt: skip
-from workflows.models import Execution, HistoryEvent
-from workflows.services import control, reading, simulation
+from workflows.models import Execution
+from workflows.services import control, history, reading, simulation
 from workflows.services.evaluation import evaluate_for_client
 from workflows.services.starting import StartRequest, start
 from workflows.wire import parse_uuid, task_json, workflow_json
@@ -165,9 +166,9 @@ class Status(View):
         if run.correlation_id is not None:
             found["correlationId"] = run.correlation_id
         if flag(request, "includeOutput"):
-            found["output"] = run.output or {}
+            found["output"] = masking.shown(run.revision_id, run.output or {})
         if flag(request, "includeVariables"):
-            found["variables"] = run.variables
+            found["variables"] = masking.shown(run.revision_id, run.variables)
         return Response(found)
 
 
@@ -195,8 +196,8 @@ class History(View):
     @extend_schema(operation_id="get_workflow_history", responses=LIST_ANSWER)
     def get(self, request: Request, workflow_id: str) -> Response:
         run = reading.get_run(self.who.namespace, parse_uuid(workflow_id), workflow_id)
-        events = HistoryEvent.sql.read(
-            run.id, after=number(request, "after", 0), batch=number(request, "count", 500, least=1, most=1000)
+        events = history.read_events(
+            run, number(request, "after", 0), batch=number(request, "count", 500, least=1, most=1000)
         )
         return Response(
             [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from workflows.engine.masked_fields import hides, masked_fields
 from workflows.engine.problems import Problem
 
 MOST = 20
@@ -37,9 +38,14 @@ def attribute_problems(definition: dict[str, Any]) -> list[Problem]:
 
 
 def extract(definition: dict[str, Any], given: dict[str, Any]) -> dict[str, Any] | None:
-    """The declared values that an input has: texts, numbers, booleans, and lists of them."""
-    found = {}
-    for path in definition.get("searchAttributes") or ():
+    """The declared values that an input has: texts, numbers, booleans, and lists of them; no masked ones."""
+    declared = definition.get("searchAttributes")
+    if not declared:
+        return None
+    found, masked = {}, masked_fields(definition)
+    for path in declared:
+        if hides(masked, path):  # by a name that came from the run's parent
+            continue
         value: Any = {"input": given}
         for step in path.split("."):
             value = value.get(step) if isinstance(value, dict) else None

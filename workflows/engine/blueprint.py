@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workflows.engine.expressions import Constant, ExpressionError, Mapping, Template, compile_template
+from workflows.engine.masked_fields import masked_fields
 from workflows.engine.retries import Policy, policy
 from workflows.engine.schemas import FIELDS, Schema, schema_of
 from workflows.engine.secrets import secret_names
@@ -92,7 +93,7 @@ class Node:
 class Blueprint:
     """A compiled definition; `partial` when some join does not wait for every branch of its fork.
 
-    `undo` are the nodes that undo others, by their own reference.
+    `undo` are the nodes that undo others, by their own reference; `masked` the names of fields that readers are not shown.
     `reads_environment` may be true of one that does not; it saves the others a read.
     """
 
@@ -109,6 +110,7 @@ class Blueprint:
     undo: dict[str, Node] = field(default_factory=dict)
     takes: Schema | None = None
     gives: Schema | None = None
+    masked: frozenset[str] = frozenset()
 
     def find(self, ref: str) -> Node | None:
         """The node of a reference, of an undoing task too; tasks made at run time have none."""
@@ -143,6 +145,7 @@ def compile(definition: dict[str, Any], task_definitions: dict[str, dict[str, An
         reads_environment="env" in json.dumps(definition, default=str),
         takes=schema_of(definition, "inputSchema", enforced=True),
         gives=schema_of(definition, "outputSchema", enforced=True),
+        masked=masked_fields(definition),
     )
     _fill(blueprint, root, definition.get("tasks") or [], (), {})
     forks = 0

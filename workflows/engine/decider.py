@@ -108,7 +108,8 @@ class Pass:
         for row in self.book.order:
             command = row.command()
             if row.listeners and isinstance(command, ScheduleTask):
-                command = state_changes.with_events(command, row.listeners, self.state.workflow)
+                run, masked = self.state.workflow, self.blueprint.masked
+                command = state_changes.with_events(command, row.listeners, run, masked)
             if command is not None:
                 commands.append(command)
         commands += self.alerts

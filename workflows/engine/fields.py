@@ -20,7 +20,7 @@ WORKFLOW = frozenset(
     {"name", "version", "tasks", "inputParameters", "outputParameters", "inputTemplate", "variables", "failureWorkflow",
      "failureWorkflowVersion", "schemaVersion", "restartable", "timeoutSeconds", "timeoutPolicy", "rateLimitConfig",
      "maxConcurrentTasks", "searchAttributes", "inputSchema", "outputSchema", "enforceSchema",
-     "workflowStatusListenerEnabled", "workflowStatusListenerSink"}
+     "workflowStatusListenerEnabled", "workflowStatusListenerSink", "maskedFields"}
 )  # fmt: skip
 """Fields of a workflow that do something."""
 TASK = frozenset(
@@ -56,7 +56,6 @@ _ELSEWHERE = frozenset().union(*TYPED.values())
 _REFUSED = {
     "cacheConfig": "results are not cached",
     "rateLimited": "limit a task in its task definition, by rateLimitPerFrequency or concurrentExecLimit",
-    "maskedFields": "nothing is masked by name; keep what is secret in a secret",
     "inputSchema": "a schema stands in the task definition",
     "outputSchema": "a schema stands in the task definition",
     "cacheKey": "results are not cached",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from workflows.engine.expressions import ExpressionError, as_text, compile_template, expressions, resolve
+from workflows.engine.masked_fields import masked_fields, masked_in
 from workflows.engine.problems import MOST, Problem
 
 POLICIES = ("QUEUE", "REJECT")
@@ -34,7 +36,10 @@ def rate_limit(definition: dict[str, Any], workflow: dict[str, Any]) -> tuple[st
     if not isinstance(config, dict) or not config.get("concurrentExecLimit"):
         return None
     value = resolve(compile_template(config.get("rateLimitKey")), _StartScope(workflow))
-    return as_text(value, ""), int(config["concurrentExecLimit"])
+    key = as_text(value, "")
+    if masked_in(masked_fields(definition), config.get("rateLimitKey")):  # by a name that came from the run's parent
+        key = sha256(key.encode()).hexdigest()
+    return key, int(config["concurrentExecLimit"])
 
 
 def rejects(definition: dict[str, Any]) -> bool:

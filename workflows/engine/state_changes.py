@@ -14,6 +14,7 @@ from uuid import UUID
 
 from workflows.engine.commands import Effect, ScheduleTask
 from workflows.engine.expressions import ExpressionError, compile_template, expressions
+from workflows.engine.masked_fields import carried, carrying
 from workflows.engine.problems import Problem
 from workflows.engine.secrets import is_secret
 from workflows.engine.sinks import event_name
@@ -22,7 +23,7 @@ from workflows.engine.state import TaskStatus, WorkflowView
 FIELD = "onStateChange"
 NAMES = ("onScheduled", "onStart", "onSuccess", "onFailed", "onCancelled")
 Listeners = dict[str, list[dict[str, Any]]]
-"""Name of a change -> its events, each with its name and payload."""
+"""Name of a change -> its events, each with its name, its payload and the names that the run masks."""
 _ENDS = {
     TaskStatus.COMPLETED: "onSuccess",
     TaskStatus.COMPLETED_WITH_ERRORS: "onFailed",
@@ -87,9 +88,9 @@ def payloads(value: Any, path: str) -> Iterator[tuple[Any, str]]:
                 yield event.get("payload"), f"{path}.{key}[{index}].payload"
 
 
-def with_events(command: ScheduleTask, resolved: Any, run: WorkflowView) -> ScheduleTask:
+def with_events(command: ScheduleTask, resolved: Any, run: WorkflowView, masked: frozenset[str]) -> ScheduleTask:
     """The command of a new task, telling of the states that it has been through and keeping what to tell of the others."""
-    listeners = _bound(command, resolved, run)
+    listeners = _bound(command, resolved, run, masked)
     passed = _passed(TaskStatus(command.status))
     told = [
         effect
@@ -110,7 +111,7 @@ def effects(
         if reason:
             payload["reasonForIncompletion"] = reason
         message = {"event": event["event"], "message_id": f"{task_id}:{name}:{index}", "payload": payload}
-        yield Effect("event.published", message)
+        yield Effect("event.published", carrying(message, carried(event)))
 
 
 def end_of(status: str) -> str | None:
@@ -133,7 +134,7 @@ def _passed(status: TaskStatus) -> list[tuple[str, TaskStatus]]:
     return [*found, (end, status)] if end else found
 
 
-def _bound(command: ScheduleTask, resolved: Any, run: WorkflowView) -> Listeners:
+def _bound(command: ScheduleTask, resolved: Any, run: WorkflowView, masked: frozenset[str]) -> Listeners:
     about = {
         "workflowInstanceId": str(run.id),
         "workflowType": run.name,
@@ -150,10 +151,13 @@ def _bound(command: ScheduleTask, resolved: Any, run: WorkflowView) -> Listeners
     for key, events in resolved.items():
         for name in _names(key):
             found.setdefault(name, []).extend(
-                {
-                    "event": event_name(f"conductor:{event['type']}", run.name, command.ref),
-                    "payload": {**(event.get("payload") or {}), **about},
-                }
+                carrying(
+                    {
+                        "event": event_name(f"conductor:{event['type']}", run.name, command.ref),
+                        "payload": {**(event.get("payload") or {}), **about},
+                    },
+                    masked,
+                )
                 for event in events
             )
     return found

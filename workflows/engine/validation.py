@@ -8,6 +8,7 @@ from workflows.engine import state_changes
 from workflows.engine.blueprint import CONTAINERS
 from workflows.engine.checks import CHECKS, Place
 from workflows.engine.fields import unknown_in_task, unknown_in_workflow
+from workflows.engine.masked_fields import mask_problems
 from workflows.engine.problems import MOST, ROOTS, Problem, references
 from workflows.engine.rate_keys import validate_limits
 from workflows.engine.schemas import FIELDS, check_schemas, only_named
@@ -43,6 +44,7 @@ def validate(definition: Any) -> list[Problem]:
     if wrong:
         problems.append(Problem("workflowStatusListenerSink", wrong))
     problems += validate_limits(definition)
+    problems += mask_problems(definition)
     problems += check_schemas(definition, enforced=True)
     tasks = definition.get("tasks")
     if not isinstance(tasks, list) or not tasks:

@@ -174,6 +174,10 @@ class RevisionManager(VerbManager):
         )
         return revision_id
 
+    def masked(self, ids: Sequence[UUID]) -> list[tuple[UUID, Any]]:
+        """(id, `maskedFields`) of revisions."""
+        return [(row[0], json.loads(row[1])) for row in _REVISION_SQL.masked.rows(ids=list(ids))]
+
     def read(self, ids: Sequence[UUID]) -> list[tuple[UUID, dict[str, Any], dict[str, Any]]]:
         """(id, definition, task definitions) of revisions."""
         return [(row[0], json.loads(row[1]), json.loads(row[2])) for row in _REVISION_SQL.read.rows(ids=list(ids))]

@@ -135,7 +135,7 @@ class ExecutionManager(VerbManager):
         variables: dict[str, Any] | None = None,
         correlation_id: str | None = None,
     ) -> bool:
-        """Bring an ended run back to RUNNING; `attributes` belong to a new input."""
+        """Bring an ended run back to RUNNING; `attributes` are those of its input by its definition, both perhaps new."""
         return (
             _SQL.reopen.execute(
                 id=workflow_id,

@@ -1,4 +1,4 @@
-"""Reads for people: lists and records of runs, by keyset and within bounds, JSON exactly as it is stored."""
+"""Reads for people: lists and records of runs, by keyset and within bounds, JSON exactly as it is stored but for masks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from django.db.models.functions import Left
 from orchestrator.db.functions import JsonbPretty
 from orchestrator.db.ids import parse_id
 from orchestrator.errors import NotFound
+from orchestrator.masking import Names, mask_text
+from workflows import masking
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.history import Event
 from workflows.models import Execution, HistoryEvent, Task
@@ -24,6 +26,8 @@ SCAN = 20_000
 """Runs looked at for one page when no index serves the condition."""
 PREVIEW = 2_000
 """Characters of a payload shown in a list of tasks."""
+_TOGETHER = 10
+"""Tasks whose whole payloads are held at a time."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -106,6 +110,9 @@ def get_run(namespace: str, workflow_id: UUID) -> Execution:
     )
     if run is None:
         raise NotFound(f"There is no run {workflow_id} in namespace {namespace}.")
+    hidden = masking.names(run.revision_id)
+    for name in texts if hidden else ():
+        setattr(run, name, mask_text(getattr(run, name), hidden))
     return run
 
 
@@ -114,9 +121,26 @@ def list_tasks(workflow_id: UUID, *, after: UUID | None = None) -> tuple[list[Ta
     tasks = Task.objects.filter(workflow_id=workflow_id).defer("input", "output", "state", "spec")
     if after is not None:
         tasks = tasks.filter(id__gt=after)
-    previews = {f"{name}_text": Left(JsonbPretty(F(name)), PREVIEW + 1) for name in ("input", "output")}
+    hidden = masking.names_of_run(workflow_id)
+    previews = {} if hidden else {name: Left(whole, PREVIEW + 1) for name, whole in _texts().items()}
     page = list(tasks.annotate(**previews).order_by("id")[: TASKS + 1])
+    for start in range(0, len(page), _TOGETHER) if hidden else ():
+        _preview_masked(page[start : start + _TOGETHER], hidden)
     return page[:TASKS], page[TASKS - 1].id if len(page) > TASKS else None
+
+
+def _texts() -> dict[str, Any]:
+    return {f"{name}_text": JsonbPretty(F(name)) for name in ("input", "output")}
+
+
+def _preview_masked(tasks: list[Task], hidden: Names) -> None:
+    """Give tasks their previews; a payload must be read whole to be masked."""
+    ids, run = [task.id for task in tasks], tasks[0].workflow_id
+    found = Task.objects.filter(workflow_id=run, id__in=ids).annotate(**_texts()).values("id", *_texts())
+    texts = {row.pop("id"): row for row in found}
+    for task in tasks:
+        for name, text in texts.get(task.id, dict.fromkeys(_texts())).items():
+            setattr(task, name, (mask_text(text, hidden) or "")[: PREVIEW + 1] or None)
 
 
 def task_payload(workflow_id: UUID, task_id: UUID, field: str) -> str:
@@ -131,7 +155,7 @@ def task_payload(workflow_id: UUID, task_id: UUID, field: str) -> str:
     )
     if found is None:
         raise NotFound(f"There is no {field} of task {task_id}.")
-    return str(found)
+    return str(mask_text(found, masking.names_of_run(workflow_id)))
 
 
 def list_events(workflow_id: UUID, *, before: int | None = None) -> tuple[list[Event], bool]:
@@ -140,5 +164,5 @@ def list_events(workflow_id: UUID, *, before: int | None = None) -> tuple[list[E
     if before is not None:
         events = events.filter(seq__lt=before)
     rows = list(events.order_by("-seq")[: EVENTS + 1])
-    shown = [Event(r.seq, r.type, r.task_id, r.ref, r.data, r.at) for r in reversed(rows[:EVENTS])]
-    return shown, len(rows) > EVENTS
+    found = [Event(r.seq, r.type, r.task_id, r.ref, r.data, r.at) for r in reversed(rows[:EVENTS])]
+    return masking.shown_events(found, masking.names_of_run(workflow_id)), len(rows) > EVENTS

@@ -13,6 +13,7 @@ from orchestrator.db.ids import parse_id
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import Invalid, NotFound, OstinatoError
 from outbox.models import EventExecution
+from workflows.engine.masked_fields import carried
 from workflows.models import Execution, Task
 from workflows.services import control
 from workflows.services.starting import StartRequest, start
@@ -66,6 +67,7 @@ def _start_workflow(namespace: str, detail: Detail, actor: str, finish: Finish, 
             idempotency_strategy="RETURN_EXISTING",
             created_by=actor,
             scope="event",
+            masked=carried(payload),
         )
     )
     with transaction():

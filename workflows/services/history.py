@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from workflows import masking
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.history import Event
 from workflows.models import Execution, HistoryEvent
@@ -27,10 +28,16 @@ def namespace_of(workflow_id: UUID) -> str | None:
 
 def read_after(workflow_id: UUID, after: int, *, batch: int = 200) -> Page:
     """The next events. The status is read first, so that an ended run's last event is in what follows."""
-    status = Execution.objects.filter(id=workflow_id).values_list("status", flat=True).first()
-    ended = status is None or WorkflowStatus(status).terminal
-    events = HistoryEvent.sql.read(workflow_id, after=after, batch=batch)
-    return Page(events, ended and len(events) < batch)
+    run = Execution.objects.filter(id=workflow_id).only("status", "revision_id").first()
+    if run is None:
+        return Page([], True)
+    events = read_events(run, after, batch=batch)
+    return Page(events, WorkflowStatus(run.status).terminal and len(events) < batch)
+
+
+def read_events(run: Execution, after: int, *, batch: int) -> list[Event]:
+    """Events of a run in order, as readers see them."""
+    return masking.shown_events(HistoryEvent.sql.read(run.id, after=after, batch=batch), masking.names(run.revision_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import IllegalState, NotFound
+from orchestrator.masking import mask
 from workflows.engine.book import ENDED_BY_PASSES
 from workflows.engine.commands import Decision
 from workflows.engine.state import TaskStatus, TaskView, WorkflowStatus
@@ -61,7 +62,13 @@ def replay(workflow_id: UUID) -> list[Difference]:
     request = StartRequest(
         run.name, run.version, run.input, run.namespace, run.correlation_id, run.priority, created_by=run.created_by
     )
-    return _Replay(run, Simulation(request, blueprint, {}), rows, events).differences()
+    found = _Replay(run, Simulation(request, blueprint, {}), rows, events).differences()
+    return [_shown(difference, blueprint.masked) for difference in found]
+
+
+def _shown(found: Difference, masked: frozenset[str]) -> Difference:
+    """A difference as readers see it: that payloads differ is told, not in what they hide."""
+    return replace(found, recorded=mask(found.recorded, masked), replayed=mask(found.replayed, masked))
 
 
 def _events(workflow_id: UUID) -> list[Event]:

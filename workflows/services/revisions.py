@@ -13,6 +13,7 @@ from orchestrator.db.transactions import after_commit
 from orchestrator.errors import NotFound
 from workflows import listening
 from workflows.engine.blueprint import Blueprint, compile
+from workflows.engine.masked_fields import with_masked
 from workflows.models import Revision, TaskDefinition, WorkflowDefinition
 from workflows.services.payload_schemas import filled_in
 
@@ -30,27 +31,33 @@ class _Resolved:
     definition: dict[str, Any]
 
 
-_RESOLVED: dict[tuple[str, str, int | None], _Resolved] = {}
+_RESOLVED: dict[tuple[str, str, int | None, frozenset[str]], _Resolved] = {}
 
 
 def resolve_revision(
-    namespace: str, name: str, version: int | None = None, definition: dict[str, Any] | None = None
+    namespace: str,
+    name: str,
+    version: int | None = None,
+    definition: dict[str, Any] | None = None,
+    masked: frozenset[str] = frozenset(),
 ) -> tuple[UUID, dict[str, Any]]:
     """(revision id, frozen definition) of a name, or of a definition given inline; needs a transaction.
+
+    It masks the fields `masked` beside its own.
 
     A definition that did not change since this process last resolved it costs one query. The revision is held until the
     transaction ends, so that it cannot be pruned before what names it is there. Raises NotFound.
     """
     if definition is not None:
-        frozen = _freeze_children(namespace, filled_in(namespace, definition)[0])
+        frozen = with_masked(_freeze_children(namespace, filled_in(namespace, definition)[0]), masked)
         return _store(namespace, frozen, _task_names(frozen)), frozen
-    known = _RESOLVED.get((namespace, name, version))
+    known = _RESOLVED.get((namespace, name, version, masked))
     if known is not None and _stands(namespace, name, version, known):
         return known.revision_id, known.definition
     stored = WorkflowDefinition.sql.get(namespace, name, version)
     if stored is None:
         raise NotFound(missing(name, version), name=name)
-    complete = {**stored.definition, "name": stored.name, "version": stored.version}
+    complete = with_masked({**stored.definition, "name": stored.name, "version": stored.version}, masked)
     frozen = _freeze_children(namespace, complete)
     tasks = _task_names(frozen)
     stamp = WorkflowDefinition.sql.stamp(namespace, name, version, tasks)  # before what it vouches for is read
@@ -58,7 +65,7 @@ def resolve_revision(
     if frozen is complete and stamp is not None and stamp[1] == stored.updated_at:
         # Only once the revision is committed; a child's latest version may change without our stamp.
         resolved = _Resolved(tasks, stamp, revision_id, frozen)
-        after_commit(lambda: _RESOLVED.__setitem__((namespace, name, version), resolved))
+        after_commit(lambda: _RESOLVED.__setitem__((namespace, name, version, masked), resolved))
     return revision_id, frozen
 
 

@@ -38,7 +38,8 @@ MOST_VERSION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """What to start. `scope` separates the engine's idempotency keys from the users'."""
+    """What to start. `scope` separates the engine's idempotency keys from the users'; `masked` are names that the run
+    masks because what started it does."""
 
     name: str
     version: int | None = None
@@ -56,6 +57,7 @@ class StartRequest:
     parent_task_id: UUID | None = None
     depth: int = 0
     scope: str = USER
+    masked: frozenset[str] = frozenset()
 
 
 def start_workflow(name: str, input: dict[str, Any] | None = None, **options: Any) -> UUID:
@@ -154,7 +156,9 @@ def _digest(request: StartRequest) -> str:
 
 def _insert(request: StartRequest, workflow_id: UUID, *, owned: bool) -> None:
     """The limits, the gate, the run, its first event and its deadline, in lock order."""
-    revision_id, definition = resolve_revision(request.namespace, request.name, request.version, request.definition)
+    revision_id, definition = resolve_revision(
+        request.namespace, request.name, request.version, request.definition, request.masked
+    )
     given = {**(definition.get("inputTemplate") or {}), **request.input}
     if request.scope != FAILURE:  # its input is that of the run that failed, which was let in, and why it failed
         payloads.require("workflow input", given, "input")

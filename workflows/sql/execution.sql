@@ -56,7 +56,7 @@ UPDATE workflows_execution
        failure_workflow_id = NULL, last_retried_at = now(), updated_at = now(), admitted_at = COALESCE(admitted_at, now()),
        revision_id = COALESCE(%(revision_id)s::uuid, revision_id), version = COALESCE(%(version)s::integer, version),
        input = COALESCE(%(input)s::jsonb, input),
-       attributes = CASE WHEN %(input)s::jsonb IS NULL THEN attributes ELSE %(attributes)s::jsonb END, variables = COALESCE(%(variables)s::jsonb, variables),
+       attributes = %(attributes)s::jsonb, variables = COALESCE(%(variables)s::jsonb, variables),
        correlation_id = COALESCE(%(correlation_id)s::text, correlation_id)
  WHERE id = %(id)s AND ended_at IS NOT NULL
 

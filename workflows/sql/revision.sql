@@ -10,6 +10,10 @@ SELECT id FROM workflows_revision WHERE digest = %(digest)s ORDER BY id LIMIT 1 
 INSERT INTO workflows_revision (id, digest, definition, task_definitions, created_at)
 VALUES (%(id)s, %(digest)s, %(definition)s::jsonb, %(task_definitions)s::jsonb, now())
 
+-- name: masked
+-- JSON null where a definition masks nothing; apart from `read`, since lists need the names of many revisions and no more.
+SELECT id, COALESCE(definition -> 'maskedFields', 'null') FROM workflows_revision WHERE id = ANY(%(ids)s::uuid[])
+
 -- name: read
 SELECT id, definition, task_definitions FROM workflows_revision WHERE id = ANY(%(ids)s::uuid[])
 

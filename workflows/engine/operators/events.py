@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from workflows.engine.commands import Effect
 from workflows.engine.operators.start import Start
 from workflows.engine.rows import TaskError
 from workflows.engine.sinks import event_name
@@ -25,7 +24,7 @@ def event(start: Start) -> None:
         "correlationId": run.correlation_id,
         "taskToDomain": run.task_to_domain,
     }
-    effect = Effect("event.published", {"event": name, "message_id": str(start.id), "payload": payload})
+    effect = start.effect("event.published", {"event": name, "message_id": str(start.id), "payload": payload})
     output = {**payload, "event_produced": name, "sink": name}
     if node.spec.get("asyncComplete"):
         start.row(TaskStatus.IN_PROGRESS, input=given, output=output, effects=(effect,))

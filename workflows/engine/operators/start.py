@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from workflows.engine.blueprint import Node
+from workflows.engine.commands import Effect
+from workflows.engine.masked_fields import carrying
 from workflows.engine.rows import Row, TaskError
 from workflows.engine.state import TaskStatus
 
@@ -72,6 +74,10 @@ class Start:
             self.node, self.iteration, status, self.attempt, id=self.id, schedule=schedule, **fields
         )
         return self.made
+
+    def effect(self, topic: str, payload: dict[str, Any]) -> Effect:
+        """What leaves the run with the node's row, and with the names that the run masks."""
+        return Effect(topic, carrying(payload, self.pass_.blueprint.masked))
 
     def settle(self, **fields: Any) -> None:
         """An operator that is done when it is reached."""

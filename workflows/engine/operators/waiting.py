@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from workflows.engine.commands import Effect, TimerSpec
+from workflows.engine.commands import TimerSpec
 from workflows.engine.durations import parse_duration, parse_until
 from workflows.engine.human import inbox
 from workflows.engine.messages import batch_size, is_blocking
@@ -115,7 +115,7 @@ def sub_workflow(start: Start) -> None:
         input=shown,
         output={"subWorkflowId": str(child)},
         sub_workflow_id=child,
-        effects=(Effect(START_CHILD, payload),),
+        effects=(start.effect(START_CHILD, payload),),
         timers=deadlines(start),
     )
 
@@ -155,5 +155,5 @@ def start_workflow(start: Start) -> None:
         "priority": request.get("priority") or run.priority,
         "delay_seconds": start.initial_delay(),
     }
-    effect = Effect("workflow.start", payload)
+    effect = start.effect("workflow.start", payload)
     start.row(TaskStatus.IN_PROGRESS, input=given, output={"workflowId": str(child)}, effects=(effect,))

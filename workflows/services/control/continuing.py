@@ -48,7 +48,7 @@ def reopen_run(run: LockedExecution, blueprint: Blueprint, change: Reopening = U
     """Bring an ended run back to RUNNING, its own deadline armed anew; returns it as it is now."""
     Execution.sql.reopen(
         run.id, revision_id=change.revision_id, version=change.version, input=change.input,
-        attributes=None if change.input is None else extract(blueprint.definition, change.input),
+        attributes=extract(blueprint.definition, run.input if change.input is None else change.input),
         variables=change.variables, correlation_id=change.correlation_id,
     )  # fmt: skip
     arm_deadline(run.namespace, run.id, blueprint.definition)

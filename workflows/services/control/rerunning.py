@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.errors import Invalid, NotFound
-from workflows import payloads
+from workflows import masking, payloads
 from workflows.engine.blueprint import OPERATORS, Blueprint
 from workflows.engine.commands import Effect, ScheduleTask, TimerSpec
 from workflows.engine.human import inbox
@@ -146,7 +146,7 @@ def _start_over(
     change: Reopening = UNCHANGED,
 ) -> None:
     if latest:
-        revision_id, definition = resolve_revision(run.namespace, run.name)
+        revision_id, definition = resolve_revision(run.namespace, run.name, masked=masking.names(run.revision_id))
         change = replace(change, revision_id=revision_id, version=definition.get("version") or 1)
     else:
         revision_id = run.revision_id

@@ -6,12 +6,15 @@ Each thing that is waited for becomes a reason: a code for programs, a sentence 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from orchestrator.db.transactions import snapshot
 from orchestrator.errors import NotFound
+from orchestrator.masking import MASK, NOTHING, Names, mask
+from workflows import masking
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.explaining import DeadEventPicture, ExplainQueries, OpenPicture, RunPicture, TimerPicture
 from workflows.services.explaining.limits import limit_pictures
@@ -52,7 +55,7 @@ def explain(namespace: str, workflow_id: UUID) -> Explanation:
         lost = queries.dead_events(namespace, workflow_id, batch=_MOST)
         if WorkflowStatus(run.status).terminal:
             return Explanation(workflow_id, run.status, (_ended(run), *map(why_lost, lost)), run.now)
-        tasks = queries.open_tasks(workflow_id, batch=_MOST + 1)
+        tasks = _shown(workflow_id, queries.open_tasks(workflow_id, batch=_MOST + 1))
         timers = queries.timers(workflow_id, batch=_MOST)
         around = _surroundings(queries, namespace, workflow_id, run, tasks[:_MOST], timers, lost)
         reasons = [*_of_run(run), *_of_deadline(run, timers)]
@@ -62,6 +65,17 @@ def explain(namespace: str, workflow_id: UUID) -> Explanation:
         said = {reason.event_id for reason in reasons}
         reasons += [why_lost(dead) for dead in lost if dead.event_id not in said]
     return Explanation(workflow_id, run.status, tuple(reasons), run.now, len(tasks) > _MOST)
+
+
+def _shown(workflow_id: UUID, tasks: list[OpenPicture]) -> list[OpenPicture]:
+    """The tasks with what they wait for as readers see it."""
+    hidden = masking.names_of_run(workflow_id) if any(task.awaits for task in tasks) else NOTHING
+    return [replace(task, awaits=_masked(task.awaits, hidden)) for task in tasks] if hidden else tasks
+
+
+def _masked(awaits: dict[str, Any] | None, hidden: Names) -> Any:
+    paths = awaits.get("matches") if awaits and "matches" in hidden else None
+    return {**mask(awaits, hidden), **({"matches": dict.fromkeys(paths, MASK)} if paths else {})}
 
 
 def _surroundings(
