@@ -130,7 +130,8 @@ def test_an_operator_is_told_that_it_waits_to_be_completed_from_outside(server: 
     run = parked(server)
     (reason,) = explaining.explain(flows.NAMESPACE, run).reasons
     assert (reason.code, reason.ref) == (explaining.Code.SIGNAL, "c")
-    assert "waits to be ended from outside" in reason.message
+    assert "(HTTP) waits to be completed from outside" in reason.message
+    assert "POST /api/tasks/{workflowId}/c/COMPLETED" in reason.action and "ignal" not in reason.action
     assert Execution.sql.stuck(idle=0, batch=10) == []
 
 

@@ -78,8 +78,9 @@ def why_open(task: OpenPicture, around: Surroundings) -> Reason:
             "See that its sender delivers (POST /api/webhook/{id}), or complete the task.",
         )  # fmt: skip
     return _said(
-        task, Code.SIGNAL, f"{_named(task)} ({task.type}) waits to be ended from outside.",
-        "Signal it, or complete the task.",
+        task, Code.SIGNAL, f"{_named(task)} ({task.type}) waits to be completed from outside.",
+        f"{'Signal the run, or complete' if task.type == 'YIELD' else 'Complete'} the task "
+        f"(POST /api/tasks/{{workflowId}}/{task.ref}/COMPLETED).",
     )  # fmt: skip
 
 
