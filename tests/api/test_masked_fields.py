@@ -409,6 +409,16 @@ def test_long_payloads_are_masked_before_they_are_cut(api: Caller, browser: Clie
     assert json.loads(page)["fill"][99] == {"pin": MASK, "n": 99}
 
 
+def test_every_task_of_a_page_is_masked(api: Caller) -> None:
+    queue = unique("q")
+    made = fork("f", *[[simple(f"t{i}", queue, **with_pin(n=i))] for i in range(23)])
+    run = started(api, register(*made, **MASKS))
+    shown = browsing.list_tasks(UUID(run))[0]
+    given = [json.loads(row.input_text) for row in shown if row.queue]
+    assert given == [{"pin": MASK, "n": i} for i in range(23)]
+    assert {row.output_text for row in shown if row.queue} == {None}, "none has answered yet"
+
+
 def test_the_one_who_waits_for_a_run_is_a_reader_too(api: Caller) -> None:
     name = register(task("SET_VARIABLE", "s", **with_pin()), outputParameters={"pin": PIN, "x": "y"}, **MASKS)
     shown = api.json("post", f"workflow/execute/{name}/1", {"input": GIVEN})
