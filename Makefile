@@ -3,7 +3,9 @@ PY := $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 pytho
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 FRESH := .venv/.fresh
+MUTMUT := .mutants/lib/.fresh
 ARGS ?=
+SAMPLE ?= 400
 
 .PHONY: up test lint format bench stress mutants lock clean
 
@@ -32,8 +34,9 @@ stress: $(FRESH) ## slow: thousands of runs under chaos, contention fifty times;
 	$(BIN)/python -m pytest -m stress $(ARGS)
 	$(BIN)/python -m pytest -n auto --through-pooler tests/races tests/e2e
 
-mutants: $(FRESH) ## each invariant's mutation must make its test fail
+mutants: $(FRESH) $(MUTMUT) ## each invariant's mutation must make its test fail, and most of SAMPLE= mutants of the engine (0: all)
 	$(BIN)/python -m tests.mutations $(ARGS)
+	$(BIN)/python -m tests.engine_mutants --sample $(SAMPLE)
 
 lock: $(FRESH) ## after a change of dependencies in pyproject.toml
 	$(BIN)/python scripts/lock
@@ -51,3 +54,13 @@ $(FRESH): requirements.lock
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock; \
 	fi
 	@touch $(FRESH)
+
+# Beside the environment and not in it: tests/engine_mutants.py says why.
+$(MUTMUT): requirements-mutants.lock | $(FRESH)
+	@rm -rf $(@D)
+	@if command -v uv >/dev/null 2>&1; then \
+		uv pip install --quiet --python $(BIN)/python --target $(@D) -r requirements-mutants.lock; \
+	else \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(@D) -r requirements-mutants.lock; \
+	fi
+	@touch $@
