@@ -25,7 +25,7 @@ from tests import flows
 from tests.support import Contender, race
 from workflows import partitions
 from workflows.models import DecideQueue, Execution, HistoryEvent, IdempotencyKey, Message, Task, TaskLog
-from workflows.services import control, maintenance, retention
+from workflows.services import control, maintenance, retention, starting
 from workflows.services.maintenance import alter, empty_months, roll_partitions
 
 pytestmark = pytest.mark.usefixtures("committed", "same_partitions")
@@ -335,12 +335,15 @@ def test_four_rollers_make_each_month_once() -> None:
     assert made == {f"{table}_p{suffix}" for table in partitions.KEYS for suffix in suffixes}
 
 
-def test_rows_that_landed_in_default_are_moved_when_their_month_is_made() -> None:
+def test_rows_that_landed_in_default_are_moved_when_their_month_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host whose clock is eight months ahead: its run works, and finds its month later."""
     ahead = NOW + timedelta(days=240)
     stray = UUID(int=id_floor(ahead).int | new_id().int & (1 << 64) - 1)
     queue = flows.unique("q")
-    flows.start(flows.register(flows.simple("a", queue)), workflow_id=stray)
+    name = flows.register(flows.simple("a", queue))
+    with monkeypatch.context() as wrong:
+        wrong.setattr(starting, "new_id", lambda: stray)
+        assert flows.start(name) == stray
     flows.drain()
     month = f"{ahead:%Y%m}"
     assert f"workflows_execution_p{month}" not in names()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
 import pytest
 from django.db import connection, transaction
 
-from orchestrator.errors import Conflict, IdempotencyMismatch, StartInProgress
+from orchestrator.db.ids import id_floor, new_id
+from orchestrator.errors import Conflict, IdempotencyMismatch, Invalid, StartInProgress
 from tests import flows
 from tests.support import Contender, race
 from workflows import start_workflow
@@ -131,3 +136,42 @@ def test_a_revision_that_was_rolled_back_is_not_remembered(name: str) -> None:
     run = start_workflow(name, {})
     flows.finish(["a"])
     assert flows.status(run) == "COMPLETED"
+
+
+def made_at(moment: datetime) -> UUID:
+    return UUID(int=id_floor(moment).int | new_id().int & (1 << 80) - 1)
+
+
+@pytest.mark.parametrize("minutes", [-59, 0, 59])
+def test_a_run_may_be_given_its_id(name: str, minutes: int) -> None:
+    given = made_at(datetime.now(UTC) + timedelta(minutes=minutes))
+    assert start_workflow(name, {}, workflow_id=given) == given
+    flows.drain()
+    assert flows.statuses(given) == {"a": "SCHEDULED"}
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        (made_at(datetime.now(UTC) - timedelta(minutes=61)), "1.0 hours off"),
+        (made_at(datetime.now(UTC) + timedelta(minutes=61)), "1.0 hours off"),
+        (UUID(int=0), "not of version 7"),
+        (UUID("ffffffff-ffff-7fff-bfff-ffffffffffff"), "hours off"),
+        (uuid4(), "not of version 7"),
+        ("01a2506b-799c-710f-b727-2e8f4baaa6cf", "got a str"),
+    ],
+)
+def test_an_id_that_fits_no_month_of_now_is_refused(name: str, given: Any, got: str) -> None:
+    key = flows.unique("key")
+    with pytest.raises(Invalid) as refused:
+        start_workflow(name, {}, workflow_id=given, idempotency_key=key)
+    ((path, said),) = refused.value.problems
+    assert path == "workflowId" and "expected a UUIDv7 made within an hour of" in said and got in said
+    assert not Execution.objects.filter(name=name).exists()
+    assert start_workflow(name, {}, idempotency_key=key), "it has not taken the key"
+
+
+def test_the_engines_own_ids_may_be_old(name: str) -> None:
+    """A dead letter that is replayed days later starts the child under the id its parent has known since."""
+    old = made_at(datetime.now(UTC) - timedelta(days=3))
+    assert flows.start(name, workflow_id=old, scope="child", idempotency_key=flows.unique("key")) == old

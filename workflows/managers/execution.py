@@ -94,6 +94,13 @@ class RunEnd:
 class ExecutionManager(VerbManager):
     """Runs. Lock order: level 4, by id, after their gates; never the parent's row."""
 
+    def clock(self) -> datetime:
+        """The database's time."""
+        row = _SQL.clock.row()
+        assert row is not None
+        moment: datetime = row[0]
+        return moment
+
     @requires_transaction
     def insert(self, runs: Sequence[NewExecution]) -> None:
         """Insert runs; their gates are enqueued by the caller in the same transaction."""

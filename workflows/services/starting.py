@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC
 from typing import Any
 from uuid import UUID
 
@@ -34,12 +35,14 @@ STRATEGIES = ("FAIL", "RETURN_EXISTING", "FAIL_ON_RUNNING")
 USER = "user"
 FAILURE = "failure"
 MOST_VERSION = 2**31 - 1
+_MOST_OFF_SECONDS = 3600
+"""Between the time in an id that a caller gives to a run, and now."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """What to start. `scope` separates the engine's idempotency keys from the users'; `masked` are names that the run
-    masks because what started it does."""
+    """What to start. `scope` separates the engine's idempotency keys from the users'; `workflow_id` is a UUIDv7 of now;
+    `masked` are names that the run masks because what started it does."""
 
     name: str
     version: int | None = None
@@ -102,12 +105,29 @@ def _check(request: StartRequest) -> None:
         for name, domain in request.task_to_domain.items()
         if not isinstance(domain, str)
     ]
+    if request.workflow_id is not None and request.scope == USER:
+        problems += [("workflowId", said) for said in _misplaced(request.workflow_id)]
     if request.definition is not None:
         problems += [(f"workflowDef.{path}", message) for path, message in check(request.namespace, request.definition)]
     if problems:
         raise Invalid(problems=problems)
     if request.depth > conf().MAX_DEPTH:
         raise Invalid(f"Sub-workflows are nested deeper than {conf().MAX_DEPTH}: does {request.name} start itself?")
+
+
+def _misplaced(given: object) -> Iterator[str]:
+    """Partitions are ranges of ids, and ids are times: one of another time lies among runs of that time, or among none.
+
+    The engine's own ids were right when they were made, and may be used much later.
+    """
+    now = Execution.sql.clock()
+    expected = f"expected a UUIDv7 made within an hour of {now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if not isinstance(given, UUID):
+        yield f"{expected}, got a {type(given).__name__}"
+    elif given.version != 7:
+        yield f"{expected}, got {given}, which is not of version 7"
+    elif (off := abs((given.int >> 80) / 1000 - now.timestamp())) > _MOST_OFF_SECONDS:  # it may be no datetime at all
+        yield f"{expected}, got {given}, which is {off / 3600:.1f} hours off"
 
 
 def _claim_key(request: StartRequest, workflow_id: UUID, *, wait_bounded: bool) -> UUID | None:

@@ -12,6 +12,10 @@ SELECT id, namespace, name, version, revision_id, 'RUNNING', priority, correlati
        parent_workflow_id uuid, parent_task_id uuid, depth smallint, created_by text, attributes jsonb,
        admitted boolean)
 
+-- name: clock
+-- The hosts' clocks may be wrong, and now() is the start of a caller's transaction.
+SELECT clock_timestamp()
+
 -- name: lock
 -- lock: EXECUTION
 -- INV-4: one evaluation or operator action per run. Its own statement (rule S): it reads nothing else that the lock
