@@ -109,6 +109,20 @@ class EventExecutionManager(VerbManager):
         )
         return bool(rows)
 
+    @requires_transaction
+    def replay(self, again: NewEventExecution, failed_at: datetime) -> bool:
+        """Let an execution that failed then be this again; False when it is not in that state any more."""
+        rows = _EXECUTION.replay.rows(
+            id=again.id, namespace=again.namespace, action=again.action, status=again.status,
+            detail=json.dumps(again.detail), reason=again.reason, failed_at=failed_at,
+        )  # fmt: skip
+        return bool(rows)
+
+    def get(self, namespace: str, execution_id: UUID) -> StoredEventExecution | None:
+        """One execution, or None when there is no such one in the namespace."""
+        row = _EXECUTION.get.row(namespace=namespace, id=execution_id)
+        return StoredEventExecution(*json.decode(row, 7, 9)) if row else None
+
     def find(
         self, namespace: str, *, event: str | None = None, handler: str | None = None, batch: int = 100
     ) -> list[StoredEventExecution]:

@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from orchestrator.api.views import View, body_object, empty, flag, number, text
+from orchestrator.db.ids import parse_id
 from orchestrator.errors import Invalid
 from orchestrator.masking import mask_inside
 from outbox.managers_events import StoredEventExecution, StoredHandler
@@ -115,3 +116,13 @@ class Executions(View):
             batch=number(request, "size", 100, least=1, most=1000),
         )
         return Response([execution_json(one) for one in found])
+
+
+class Replay(View):
+    """Do again what a handler could not do; answers what has become of it."""
+
+    permission = "operate"
+
+    @extend_schema(operation_id="replay_event_execution", request=None, responses=ANSWER)
+    def post(self, request: Request, execution_id: str) -> Response:
+        return Response(execution_json(events.replay(self.who.namespace, parse_id(execution_id), actor=self.who.name)))

@@ -6,21 +6,23 @@ that backs off, dies and is replayed by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
 from orchestrator.db.hints import OUTBOX, hint
 from orchestrator.db.ids import new_id
 from orchestrator.db.transactions import transaction
-from orchestrator.errors import Conflict, Invalid, NotFound
+from orchestrator.errors import Conflict, IllegalState, Invalid, NotFound
+from orchestrator.models import AuditEntry
 from orchestrator.scripts import ScriptError, evaluate_script
 from outbox.managers import ClaimedEvent, NewOutboxEvent
 from outbox.managers_events import NewEventExecution, StoredEventExecution, StoredHandler
 from outbox.models import EventExecution, EventHandler, OutboxEvent
 from outbox.services.event_definitions import expand, fill_in, validate
 from workflows.engine.expressions import ExpressionError
-from workflows.engine.masked_fields import carried, carrying
+from workflows.engine.masked_fields import FIELD, carried, carrying
 
 PUBLISHED, ACTION = "event.published", "event.action"
 """Topics: an event for whom it may concern, and one action that a handler took from it."""
@@ -89,11 +91,14 @@ def dispatch(claimed: ClaimedEvent) -> None:
     if not rows:
         return
     with transaction():
-        new = EventExecution.sql.record(rows)
-        actions = [_handed_on(row) for row in rows if row.id in new and row.status == "SCHEDULED"]
-        if actions:
-            OutboxEvent.sql.publish(actions)
-            hint(OUTBOX)
+        _hand_on(rows, EventExecution.sql.record(rows))
+
+
+def _hand_on(rows: Sequence[NewEventExecution], new: Collection[UUID]) -> None:
+    actions = [_handed_on(row) for row in rows if row.id in new and row.status == "SCHEDULED"]
+    if actions:
+        OutboxEvent.sql.publish(actions)
+        hint(OUTBOX)
 
 
 def _handed_on(row: NewEventExecution) -> NewOutboxEvent:
@@ -145,6 +150,56 @@ def finish(execution_id: UUID, status: str, output: dict[str, Any] | None = None
     """Say what an action came to, in a transaction of its own; False when that was said before."""
     with transaction():
         return EventExecution.sql.finish(execution_id, status, output, reason)
+
+
+def replay(namespace: str, execution_id: UUID | None, *, actor: str) -> StoredEventExecution:
+    """Do again what failed, once, however many ask at once; what failed in planning is planned again, by its handler as it
+    is now. Raises NotFound, or IllegalState. Audited."""
+    found = EventExecution.sql.get(namespace, execution_id) if execution_id else None
+    if found is None:
+        raise NotFound("There is no such event execution.", id=execution_id)
+    try:
+        rows = _again(namespace, found)
+        with transaction():
+            if not EventExecution.sql.replay(rows[0], found.ended_at or found.created_at):
+                raise IllegalState("It has been replayed meanwhile.", id=found.id)
+            _hand_on(rows, {found.id} | EventExecution.sql.record(rows[1:]))
+            _audit(namespace, actor, found, "done")
+    except IllegalState as refusal:
+        with transaction():
+            _audit(namespace, actor, found, "refused", reason=refusal.message)
+        raise
+    return EventExecution.sql.get(namespace, found.id) or found
+
+
+def _again(namespace: str, found: StoredEventExecution) -> list[NewEventExecution]:
+    """What a failed execution becomes, and after it the actions that its failure has kept from being planned."""
+    if found.status != "FAILED":
+        raise IllegalState(f"It is {found.status}: only what has FAILED is replayed.", id=found.id)
+    if set(found.detail) - {FIELD} != {"payload"}:  # no action has such a field: it was planned
+        as_planned = NewEventExecution(
+            found.id, namespace, found.handler, found.event, found.message_id, found.position, found.action, "SCHEDULED",
+            found.detail,
+        )  # fmt: skip
+        return [as_planned]
+    handler = next((one for one in find(namespace, found.event, active_only=True) if one.name == found.handler), None)
+    if handler is None:
+        raise IllegalState(f"The handler {found.handler} does not handle {found.event} now.", id=found.id)
+    planned = list(_plan(namespace, handler, found.message_id, found.detail["payload"], carried(found.detail)))
+    if found.action == "condition":
+        return [dataclasses.replace(planned[0], id=found.id), *planned[1:]]
+    if planned[0].action == "condition":
+        return [dataclasses.replace(planned[0], id=found.id, position=found.position, action=found.action)]
+    if found.position >= len(planned):
+        raise IllegalState(f"The handler {found.handler} has no action {found.position} now.", id=found.id)
+    return [dataclasses.replace(planned[found.position], id=found.id)]
+
+
+def _audit(namespace: str, actor: str, found: StoredEventExecution, outcome: str, **more: str) -> None:
+    detail = {"handler": found.handler, "event": found.event, **more}
+    AuditEntry.sql.record(
+        namespace=namespace, actor=actor, action="event.replay", target=str(found.id), outcome=outcome, detail=detail
+    )
 
 
 def prune() -> int:

@@ -18,6 +18,18 @@ ON CONFLICT (namespace, handler, message_id, position) DO NOTHING RETURNING id
 UPDATE outbox_eventexecution SET status = %(status)s, output = %(output)s::jsonb, reason = %(reason)s, ended_at = now()
  WHERE id = %(id)s AND status = 'SCHEDULED' RETURNING id
 
+-- name: replay
+-- lock: OUTBOX
+-- Once for each failure, however many saw it: who comes second finds it gone, or ended at another time.
+UPDATE outbox_eventexecution
+   SET action = %(action)s, status = %(status)s, detail = %(detail)s::jsonb, reason = %(reason)s, output = NULL,
+       ended_at = CASE WHEN %(status)s::text <> 'SCHEDULED' THEN now() END
+ WHERE id = %(id)s AND namespace = %(namespace)s AND status = 'FAILED' AND ended_at = %(failed_at)s RETURNING id
+
+-- name: get
+SELECT id, handler, event, message_id, position, action, status, detail, output, reason, created_at, ended_at
+  FROM outbox_eventexecution WHERE namespace = %(namespace)s AND id = %(id)s
+
 -- name: find
 SELECT id, handler, event, message_id, position, action, status, detail, output, reason, created_at, ended_at
   FROM outbox_eventexecution

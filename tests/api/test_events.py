@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests import flows
-from tests.api.client import Caller, demo_api  # noqa: F401  (a fixture)
+from tests.api.client import UNKNOWN, Caller, demo_api  # noqa: F401  (a fixture)
 from workflows.models import Execution
 
 
@@ -46,6 +46,23 @@ def test_an_event_from_outside_is_acted_on_and_shown(api: Caller) -> None:
     (shown,) = api.json("get", "event/executions?handler=h")
     assert (shown["status"], shown["messageId"], shown["output"]) == ("COMPLETED", "m1", {"workflowId": str(run.id)})
     assert api.json("get", "event/executions?event=other:x") == []
+
+
+def test_an_action_that_failed_is_replayed_by_an_operator(api: Caller) -> None:
+    target = flows.unique("later")
+    api.empty("post", "event", handler("h", "kafka:orders", target))
+    api.json("post", "event/publish", {"event": "kafka:orders", "payload": {}})
+    flows.drain()
+    (shown,) = api.json("get", "event/executions")
+    assert shown["status"] == "FAILED"
+    flows.register(flows.simple("t"), name=target)
+    again = api.json("post", f"event/execution/{shown['id']}/replay")
+    assert (again["id"], again["status"], again["ended"]) == (shown["id"], "SCHEDULED", 0)
+    api.refused("post", f"event/execution/{shown['id']}/replay", status=409)
+    flows.drain()
+    assert [done["status"] for done in api.json("get", "event/executions")] == ["COMPLETED"]
+    for unknown in (UNKNOWN, "nonsense"):
+        api.refused("post", f"event/execution/{unknown}/replay", status=404)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,11 @@ from uuid import UUID
 
 import pytest
 
+from orchestrator.db.ids import new_id
 from orchestrator.db.transactions import transaction
-from orchestrator.errors import Conflict, Invalid, NotFound
+from orchestrator.errors import Conflict, IllegalState, Invalid, NotFound
+from orchestrator.models import AuditEntry
+from outbox.managers_events import NewEventExecution, StoredEventExecution
 from outbox.models import EventExecution, OutboxEvent
 from outbox.services import events, relay
 from tests import flows
@@ -359,3 +362,137 @@ def test_a_handler_is_registered_once_replaced_and_forgotten() -> None:
     for missing in (lambda: events.remove(NS, "h"), lambda: events.replace(NS, GOOD)):
         with pytest.raises(NotFound):
             missing()
+
+
+# Replay of what failed
+
+
+def failed(handler: str) -> StoredEventExecution:
+    (found,) = [one for one in events.find_executions(NS, handler=handler) if one.status == "FAILED"]
+    return found
+
+
+def replay(found: StoredEventExecution) -> StoredEventExecution:
+    return events.replay(NS, found.id, actor="olga")
+
+
+def test_an_action_that_failed_is_done_again_and_audited() -> None:
+    target = flows.unique("later")
+    handler = handle("conductor:x:y", action("start_workflow", name=target, correlationId="${text}"))
+    events.publish(NS, "conductor:x:y", {"text": "hello"})
+    flows.drain()
+    found = failed(handler)
+    flows.register(flows.simple("t"), name=target)
+    events.remove(NS, handler)
+    again = replay(found)
+    assert (again.id, again.status, again.reason, again.ended_at) == (found.id, "SCHEDULED", None, None)
+    flows.drain()
+    (run,) = started(target)
+    assert (run.correlation_id, run.input["conductor.event.messageId"]) == ("hello", found.message_id)
+    assert outcomes(handler) == [("start_workflow", "COMPLETED")]
+    (entry,) = AuditEntry.objects.filter(target=str(found.id))
+    assert (entry.actor, entry.action, entry.outcome) == ("olga", "event.replay", "done")
+    with pytest.raises(IllegalState, match="COMPLETED"):
+        replay(found)
+    assert AuditEntry.objects.filter(target=str(found.id), outcome="refused").count() == 1
+
+
+def test_what_failed_in_planning_is_planned_again_with_the_handler_as_it_is_now() -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    handler = handle("conductor:x:y", action("start_workflow", name=target), action("start_workflow", name="${missing}"))
+    events.publish(NS, "conductor:x:y", {"text": target})
+    flows.drain()
+    found = failed(handler)
+    assert replay(found).status == "FAILED", "nothing has changed"
+    given = {"name": handler, "event": "conductor:x:y", "active": True}
+    mended = [action("start_workflow", name=target), action("start_workflow", name="${text}")]
+    events.replace(NS, {**given, "actions": mended, "condition": "$.text === 'other'"})
+    refused = replay(found)
+    assert (refused.status, refused.reason) == ("SKIPPED", "The condition does not hold.")
+    with pytest.raises(IllegalState, match="SKIPPED"):
+        replay(found)
+    assert len(started(target)) == 1
+
+
+def test_an_action_that_could_not_be_filled_in_is_filled_in_again_and_no_other_is_done_twice() -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    handler = handle("conductor:x:y", action("start_workflow", name=target), action("start_workflow", name="${missing}"))
+    events.publish(NS, "conductor:x:y", {"text": target})
+    flows.drain()
+    given = {"name": handler, "event": "conductor:x:y", "active": True}
+    events.replace(NS, {**given, "actions": [action("start_workflow", name=target)]})
+    with pytest.raises(IllegalState, match="has no action 1"):
+        replay(failed(handler))
+    events.replace(NS, {**given, "actions": [action("start_workflow", name=name) for name in (target, "${text}")]})
+    assert replay(failed(handler)).status == "SCHEDULED"
+    flows.drain()
+    assert len(started(target)) == 2
+    assert outcomes(handler) == [("start_workflow", "COMPLETED")] * 2
+
+
+def test_a_condition_that_could_not_be_read_is_read_again_and_all_actions_follow() -> None:
+    target = flows.register(flows.simple("t", flows.unique("q")))
+    actions = [action("start_workflow", name=target)] * 2
+    handler = handle("conductor:x:y", *actions, condition="$.status.a.b.c")
+    events.publish(NS, "conductor:x:y", {})
+    flows.drain()
+    given = {"name": handler, "event": "conductor:x:y", "actions": actions, "active": True}
+    for change in ({"active": False}, {"event": "conductor:x:other"}):
+        events.replace(NS, {**given, **change})
+        with pytest.raises(IllegalState, match="does not handle conductor:x:y"):
+            replay(failed(handler))
+    events.replace(NS, given)
+    replay(failed(handler))
+    flows.drain()
+    assert outcomes(handler) == [("start_workflow", "COMPLETED")] * 2
+    assert len(started(target)) == 2
+
+
+def test_a_replay_keeps_to_what_failed_and_to_its_tenant() -> None:
+    handler = handle("conductor:x:y", action("start_workflow", name="nowhere"))
+    with pytest.raises(NotFound):
+        events.replay(NS, new_id(), actor="olga")
+    events.publish(NS, "conductor:x:y", {})
+    relay.deliver_next_batch()
+    (waiting,) = events.find_executions(NS, handler=handler)
+    with pytest.raises(IllegalState, match="SCHEDULED"):
+        replay(waiting)
+    flows.drain()
+    with pytest.raises(NotFound):
+        events.replay("north", failed(handler).id, actor="olga")
+
+
+def test_eight_replays_at_once_do_it_once() -> None:
+    handler = handle("conductor:x:y", action("start_workflow", name="nowhere"), condition="$.a.b.c")
+    events.publish(NS, "conductor:x:y", {})
+    flows.drain()
+    events.replace(
+        NS,
+        {
+            "name": handler, "event": "conductor:x:y", "active": True,
+            "actions": [action("start_workflow", name="nowhere")] * 2,
+        },
+    )  # fmt: skip
+    for made in (2, 3):  # planned again: two actions; then one of them done again
+        found = events.find_executions(NS, handler=handler)[-1]
+        results = race(8, lambda _: replay(found))  # noqa: B023
+        refused = [result for result in results if isinstance(result, IllegalState)]
+        assert (len(results) - len(refused), len(refused)) == (1, 7), results
+        flows.drain()
+        assert OutboxEvent.objects.filter(topic="event.action").count() == made
+        assert outcomes(handler) == [("start_workflow", "FAILED")] * 2
+
+
+def test_a_replay_of_what_was_replayed_and_failed_since_it_was_looked_at_is_refused() -> None:
+    handler = handle("conductor:x:y", action("start_workflow", name="nowhere"))
+    events.publish(NS, "conductor:x:y", {})
+    flows.drain()
+    seen = failed(handler)
+    replay(seen)
+    flows.drain()
+    assert failed(handler).id == seen.id and seen.ended_at
+    again = NewEventExecution(
+        seen.id, NS, seen.handler, seen.event, seen.message_id, seen.position, seen.action, "SCHEDULED", seen.detail
+    )
+    with transaction():
+        assert not EventExecution.sql.replay(again, seen.ended_at)
