@@ -1,4 +1,4 @@
-"""The last step before a task leaves: its references to secrets are filled in, in the copy that is handed out.
+"""The last step before a task leaves: its payloads in the store are read, and its references to secrets filled in.
 
 It happens after the lease's commit, so that no lock is held meanwhile, and nothing of it is stored.
 """
@@ -13,7 +13,9 @@ import structlog
 
 from dispatch.services import dispatching
 from dispatch.services.dispatching import TaskReport
+from orchestrator.errors import PayloadLost, StoreUnavailable
 from orchestrator.services import secrets
+from workflows import offloading
 from workflows.engine.blueprint import Node
 from workflows.engine.secrets import SecretError, reveal
 from workflows.managers.task import StartedTask
@@ -25,7 +27,11 @@ log = structlog.get_logger(__name__)
 
 
 def opened(task: StartedTask, run: Execution | None = None) -> StartedTask:
-    """The task with its secrets in its input; raises SecretError when one does not exist."""
+    """The task with its payloads, and its secrets in its input; raises PayloadLost, StoreUnavailable, and SecretError when
+    a secret does not exist."""
+    given, made = offloading.whole(task.input), offloading.whole(task.output)
+    if given is not task.input or made is not task.output:
+        task = replace(task, input=given, output=made)
     if not _mentions(task.input):
         return task
     run = run or reading.runs_by_id({task.workflow_id}).get(task.workflow_id)
@@ -36,13 +42,14 @@ def opened(task: StartedTask, run: Execution | None = None) -> StartedTask:
 
 
 def open_all(tasks: Sequence[StartedTask], runs: Mapping[UUID, Execution]) -> list[StartedTask]:
-    """Tasks with their secrets; one whose secret does not exist is ended with the reason, and left out."""
+    """Tasks as they leave; one whose payload or secret does not exist is ended with the reason, and left out, as is one
+    whose payload cannot be read just now: it waits a little."""
     ready: list[StartedTask] = []
     refused: list[TaskReport] = []
     for task in tasks:
         try:
             ready.append(opened(task, runs.get(task.workflow_id)))
-        except SecretError as error:
+        except REFUSED as error:
             refused.append(refusal(task, error))
     if refused:
         dispatching.report(refused, strict=False)
@@ -50,9 +57,18 @@ def open_all(tasks: Sequence[StartedTask], runs: Mapping[UUID, Execution]) -> li
     return ready
 
 
-def refusal(task: StartedTask, error: SecretError) -> TaskReport:
-    """The end of a task that cannot be handed out: trying again would not help."""
+REFUSED = (SecretError, PayloadLost, StoreUnavailable)
+"""Why a task cannot leave."""
+_AGAIN_SECONDS = 5
+
+
+def refusal(task: StartedTask, error: Exception) -> TaskReport:
+    """The end of a task that cannot be handed out: trying again would not help, unless it is the store that fails."""
     log.warning("task_not_handed_out", task_id=str(task.id), error=str(error))
+    if isinstance(error, StoreUnavailable):
+        return TaskReport(
+            task.id, task.workflow_id, "IN_PROGRESS", lease_token=task.lease_token, callback_seconds=_AGAIN_SECONDS
+        )
     return TaskReport(
         task.id,
         task.workflow_id,

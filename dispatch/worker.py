@@ -18,13 +18,12 @@ from uuid import UUID
 import structlog
 from django.db import DataError, connections
 
-from dispatch.handing_out import opened, refusal
+from dispatch.handing_out import REFUSED, opened, refusal
 from dispatch.services import dispatching
 from dispatch.services.dispatching import TaskReport
 from dispatch.services.polling import note_polls
 from orchestrator.conf import conf
 from orchestrator.errors import Invalid, NotFound
-from workflows.engine.secrets import SecretError
 from workflows.managers.task import StartedTask
 
 log = structlog.get_logger(__name__)
@@ -95,7 +94,7 @@ def run_task(started: StartedTask, call: Callable[[StartedTask], Any]) -> TaskRe
     }
     try:
         result = call(opened(started))
-    except SecretError as error:
+    except REFUSED as error:
         return refusal(started, error)
     except InProgress as progress:
         return TaskReport(

@@ -100,6 +100,10 @@ class EngineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Names of fields whose values are not shown."""
         return NOTHING
 
+    def shown_text(self, name: str, text: str | None, hidden: Names) -> str | None:
+        """The text of a JSON field as it is shown."""
+        return mask_text(text, hidden, inside=name in self.own_keys)
+
     @property
     def json_fields(self) -> list[str]:
         return [field.name for field in self.opts.local_fields if isinstance(field, models.JSONField)]
@@ -126,8 +130,7 @@ class EngineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             texts = self.model.objects.filter(pk=found.pk).annotate(**pretty).values(*pretty).first() or {}
             hidden = self.masked_names(found)
             found.pretty = {
-                name: mask_text(text, hidden, inside=name.removeprefix("pretty_") in self.own_keys)
-                for name, text in texts.items()
+                name: self.shown_text(name.removeprefix("pretty_"), text, hidden) for name, text in texts.items()
             }
         return found
 

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections
 
+from orchestrator import stores
 from orchestrator.addresses import networks
 from orchestrator.conf import conf, unknown_keys
 
@@ -40,7 +41,17 @@ def configuration(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         networks(conf().PROXIES)
     except ValueError as error:
         found.append(Error(f"settings.OSTINATO PROXIES: expected networks, got {error}.", id="ostinato.E008"))
-    return found
+    return found + _payload_store()
+
+
+def _payload_store() -> list[CheckMessage]:
+    settings = conf()
+    if settings.OFFLOAD_STORE not in stores.KINDS:
+        said = f"expected one of {', '.join(stores.KINDS)}, got {settings.OFFLOAD_STORE!r}"
+        return [Error(f"settings.OSTINATO OFFLOAD_STORE: {said}.", id="ostinato.E009")]
+    if settings.OFFLOAD_S3_BUCKET and find_spec("boto3") is None:
+        return [Error("OFFLOAD_S3_BUCKET needs boto3.", hint="pip install 'ostinato[s3]'", id="ostinato.E010")]
+    return []
 
 
 @register()

@@ -70,6 +70,17 @@ class Conf:
     """A start whose input is larger is refused; a run whose output is larger fails without it."""
     VARIABLES_MAX_BYTES: int = 256 * 1024
     """What a run's variables may take: every pass reads them."""
+    OFFLOAD_BYTES: int = 256 * 1024
+    """An input or output with more bytes of JSON is kept in a store instead of its row; 0 keeps all in the rows."""
+    OFFLOAD_STORE: str = "fs"
+    """Where such payloads go: fs (a folder) or s3; without the settings of that store they stay in the rows."""
+    OFFLOAD_DIR: str = ""
+    """The folder of the store fs: the same for every process of every host. `up` has one in its data folder."""
+    OFFLOAD_S3_BUCKET: str = ""
+    OFFLOAD_S3_PREFIX: str = ""
+    """What the names of all objects in the bucket begin with."""
+    OFFLOAD_S3_ENDPOINT: str = ""
+    """URL of a server that speaks S3; empty is Amazon's. Region and credentials are boto3's own settings."""
     MESSAGES_MAX: int = 1000
     """Messages that may wait in a run to be pulled; one more is refused."""
     SEARCH_SECONDS: float = 10.0

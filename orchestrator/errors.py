@@ -108,5 +108,18 @@ class LockedOut(LimitExceeded):
     message = "There were too many wrong credentials; wait before the next try."
 
 
+class PayloadLost(OstinatoError):
+    """A payload kept outside the database is not there any more, or is not what was written."""
+
+    code = "PAYLOAD_LOST"
+
+
+class StoreUnavailable(OstinatoError):
+    """The store of large payloads cannot be reached; nothing was changed."""
+
+    code = "STORE_UNAVAILABLE"
+    retryable = True
+
+
 class ProgrammingError(RuntimeError):
     """Raised for misuse by code, never caught: fix the caller."""

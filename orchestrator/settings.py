@@ -128,5 +128,7 @@ SPECTACULAR_SETTINGS = {
 
 # Each key of orchestrator.conf as OSTINATO_<KEY>.
 OSTINATO = {"DIRECT_URL": env.str("DIRECT_URL", default="")} | from_environment(env)
+if "DATABASE_URL" not in env and _kept("run/database-url", ""):
+    OSTINATO.setdefault("OFFLOAD_DIR", str(DATA_DIR / "payloads"))
 
 LOGGING_CONFIG = None

@@ -33,6 +33,7 @@ from workflows.models import (
     Timer,
     WorkflowDefinition,
 )
+from workflows.services.browsing import shown
 from workflows.services.control import nudge
 from workflows.services.operating import ACTIONS, BUTTONS, perform, skippable
 from workflows.services.quarantine import release_timer
@@ -53,6 +54,16 @@ class RunLinkMixin:
     @admin.display(description="workflow")
     def run(self, obj: Any) -> SafeString | str:
         return execution_link(obj.workflow_id)
+
+
+class PayloadsMixin:
+    """Payloads are shown whole, wherever they are kept."""
+
+    def shown_text(self, name: str, text: str | None, hidden: Names) -> str | None:
+        if name in ("input", "output"):
+            return shown(text, hidden)
+        found: str | None = super().shown_text(name, text, hidden)  # type: ignore[misc]
+        return found
 
 
 @admin.register(WorkflowDefinition)
@@ -114,7 +125,7 @@ def list_action(name: str) -> Any:
 
 
 @admin.register(Execution)
-class ExecutionAdmin(EngineAdmin):
+class ExecutionAdmin(PayloadsMixin, EngineAdmin):
     """Runs, with the operator's buttons."""
 
     list_display = ("id", "name", "version", "status", "correlation_id", "created_at", "ended_at", "namespace")
@@ -204,7 +215,7 @@ class TaskStatusFilter(ChoiceFilter):
 
 
 @admin.register(Task)
-class TaskAdmin(RunLinkMixin, EngineAdmin):
+class TaskAdmin(PayloadsMixin, RunLinkMixin, EngineAdmin):
     """Attempts of tasks."""
 
     list_display = (

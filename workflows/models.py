@@ -18,11 +18,13 @@ from workflows.managers.history import HistoryManager
 from workflows.managers.human_task import HumanTaskManager
 from workflows.managers.idempotency import IdempotencyManager
 from workflows.managers.message import MessageManager
+from workflows.managers.offloaded import OffloadedManager
 from workflows.managers.payload_schema import PayloadSchemaManager
 from workflows.managers.schedule import ScheduleManager, ScheduleRunManager
 from workflows.managers.task import TaskManager
 from workflows.managers.task_log import TaskLogManager
 from workflows.managers.timer import TimerManager
+from workflows.payload_fields import PayloadField
 
 
 class WorkflowDefinition(EngineModel):
@@ -117,8 +119,8 @@ class Execution(EngineModel):
     priority = models.SmallIntegerField(db_default=0)
     correlation_id = models.TextField(null=True)
     idempotency_key = models.TextField(null=True)
-    input = models.JSONField()
-    output = models.JSONField(null=True)
+    input = PayloadField()
+    output = PayloadField(null=True)
     variables = models.JSONField()
     task_to_domain = models.JSONField()
     parent_workflow_id = models.UUIDField(null=True)
@@ -190,8 +192,8 @@ class Task(EngineModel):
     queue = models.TextField(null=True)
     domain = models.TextField(null=True)
     priority = models.SmallIntegerField(db_default=0)
-    input = models.JSONField()
-    output = models.JSONField(null=True)
+    input = PayloadField()
+    output = PayloadField(null=True)
     state = models.JSONField(null=True)
     spec = models.JSONField(null=True)
     listeners = models.JSONField(null=True)
@@ -281,6 +283,19 @@ class Message(EngineModel):
     received_at = models.DateTimeField()
 
     sql = MessageManager()
+
+
+class Offloaded(EngineModel):
+    """An object of the payload store that a row of a run names. Partitioned by workflow_id; its key is (workflow_id, id)."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    workflow_id = models.UUIDField()
+    key = models.TextField()
+
+    sql = OffloadedManager()
+
+    class Meta(EngineModel.Meta):
+        indexes = [models.Index(fields=["key"], name="workflows_offloaded_key")]
 
 
 class DecideQueue(EngineModel):

@@ -18,6 +18,7 @@ KEYS = {
     "workflows_task": "workflow_id",
     "workflows_tasklog": "workflow_id",
     "workflows_message": "workflow_id",
+    "workflows_offloaded": "workflow_id",
     "workflows_historyevent": "workflow_id",
 }
 """Partitioned tables in lock order, with their partition key."""

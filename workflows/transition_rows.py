@@ -12,11 +12,13 @@ from workflows import masking, payloads
 from workflows.engine import compensation, state_changes
 from workflows.engine.commands import Effect, EndRun, Inbox, ScheduleTask
 from workflows.engine.masked_fields import carrying
+from workflows.engine.proof import failure_workflow
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution, RunEnd
 from workflows.managers.history import NewEvent
 from workflows.managers.message import TakenMessage
 from workflows.managers.task import EndedTask, StartedTask, TaskEnd
+from workflows.offloading import whole_if_kept
 from workflows.wire import iso
 
 MESSAGE_FRAME = 200
@@ -210,12 +212,19 @@ def failure(run: LockedExecution, end: RunEnd) -> NewOutboxEvent:
         "version": end.failure_workflow_version,
         "reason": end.reason,
         "status": end.status,
-        "input": run.input,
+        "input": whole_if_kept(run.input),
         "correlation_id": run.correlation_id,
         "task_to_domain": run.task_to_domain,
         "failed_refs": list(end.failed_refs),
     }
     return NewOutboxEvent(run.namespace, "workflow.start_failure", carrying(payload, masking.names(run.revision_id)))
+
+
+def failure_of(definition: dict[str, Any], run: LockedExecution) -> dict[str, Any] | None:
+    """The failure workflow that a definition names for a run; its input is read only where there may be one."""
+    if not definition.get("failureWorkflow"):
+        return None
+    return failure_workflow(definition, whole_if_kept(run.input))
 
 
 def marker(end: RunEnd) -> ScheduleTask:

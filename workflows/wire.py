@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from orchestrator.errors import PayloadLost, StoreUnavailable
 from orchestrator.masking import NOTHING, Names, mask, mask_inside
 from workflows import masking
 from workflows.engine.blueprint import Blueprint
@@ -181,6 +182,16 @@ def _task(blueprint: Blueprint | None, seq: int, hidden: Names, **t: Any) -> dic
     })  # fmt: skip
 
 
+def _text(row: Execution | Task, name: str, hidden: Names) -> str:
+    """A payload as the text of its JSON; a list is not lost over one that cannot be read, which says why."""
+    from orchestrator.db import json
+
+    try:
+        return json.dumps(mask(getattr(row, name) or {}, hidden))
+    except (PayloadLost, StoreUnavailable) as error:
+        return error.message
+
+
 def workflow_summaries(runs: Collection[Execution]) -> list[dict[str, Any]]:
     """Runs in a list."""
     masking.names_by_revision(run.revision_id for run in runs)  # together
@@ -189,8 +200,6 @@ def workflow_summaries(runs: Collection[Execution]) -> list[dict[str, Any]]:
 
 def workflow_summary(run: Execution) -> dict[str, Any]:
     """A run in a list; times, input and output are texts."""
-    from orchestrator.db import json
-
     hidden = masking.names(run.revision_id)
     return present({
         "workflowType": run.name,
@@ -201,8 +210,8 @@ def workflow_summary(run: Execution) -> dict[str, Any]:
         "updateTime": iso(run.updated_at),
         "endTime": iso(run.ended_at),
         "status": run.status,
-        "input": json.dumps(mask(run.input, hidden)),
-        "output": json.dumps(mask(run.output or {}, hidden)),
+        "input": _text(run, "input", hidden),
+        "output": _text(run, "output", hidden),
         "reasonForIncompletion": run.reason,
         "executionTime": max(0, millis(run.ended_at or run.updated_at) - millis(run.created_at)),
         "failedReferenceTaskNames": ",".join(run.failed_refs or []),
@@ -215,9 +224,10 @@ def workflow_summary(run: Execution) -> dict[str, Any]:
 
 def task_summary(task: Task, run: Execution | None) -> dict[str, Any]:
     """A task in a list; masked as `task_json` is."""
-    from orchestrator.db import json
-
-    given, output = (masking.shown(run.revision_id, part) for part in (task.input, task.output)) if run else (None, None)
+    given, output = "{}", "{}"
+    if run:
+        hidden = masking.names(run.revision_id)
+        given, output = (_text(task, name, hidden) for name in ("input", "output"))
     started = millis(task.started_at)
     return present({
         "workflowId": str(task.workflow_id),
@@ -234,8 +244,8 @@ def task_summary(task: Task, run: Execution | None) -> dict[str, Any]:
         "taskDefName": task.name,
         "taskType": task.name if task.type == "SIMPLE" else task.type,
         "taskReferenceName": wire_ref(task.ref, task.iteration),
-        "input": json.dumps(given or {}),
-        "output": json.dumps(output or {}),
+        "input": given,
+        "output": output,
         "taskId": str(task.id),
         "workflowPriority": task.priority,
     })  # fmt: skip

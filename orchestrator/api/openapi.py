@@ -27,9 +27,11 @@ _ERRORS = {
     "404": "No such object, or one of another namespace.",
     "405": "The path does not know the method.",
     "409": "The object's present state forbids it, or it exists already.",
+    "410": "A payload that the answer needs is lost; the message names it.",
     "413": "The body, or a payload in it, is too large.",
     "422": "The idempotency key was used with another request.",
     "429": "Too much; `Retry-After` says when to try again.",
+    "503": "The store of large payloads is out of reach.",
 }
 _ERROR: dict[str, Any] = {
     "type": "object",

@@ -25,6 +25,11 @@ def dumps(value: Any) -> str:
     return text
 
 
+def pretty(value: Any) -> str:
+    """Text for people, as PostgreSQL lays it out."""
+    return json.dumps(value, indent=4, ensure_ascii=False)
+
+
 def size(value: Any) -> int:
     """Bytes of a value's JSON; raises Invalid for what PostgreSQL cannot store."""
     text = dumps(value)

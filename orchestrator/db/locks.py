@@ -42,6 +42,7 @@ class Advisory(IntEnum):
     DEFINITION = 4
     PARTITIONS = 5
     MIGRATE = 6
+    OFFLOADED = 7
 
 
 def advisory_key(lock: Advisory, *parts: str) -> int:

@@ -15,7 +15,7 @@ from django.core.management.base import CommandError
 
 
 class DataFolder:
-    """`.ostinato/`: PostgreSQL's files, secrets (mode 600), and a folder `run` that lives as long as `up` does.
+    """`.ostinato/`: PostgreSQL's files, large payloads, secrets (mode 600), and a folder `run` that lives as long as `up` does.
 
     `orchestrator.settings` reads `secret-key` and `run/database-url` for the commands beside it.
     """
@@ -28,6 +28,7 @@ class DataFolder:
         self.metrics = self.run / "metrics"
         self.database_url = self.run / "database-url"
         self.static = path / "static"
+        self.payloads = path / "payloads"
         self.admin_password = path / "admin-password"
 
     def secret(self, name: str) -> str:

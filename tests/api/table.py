@@ -86,7 +86,7 @@ BY_HAND: dict[str, set[str]] = {
 """Tests whose paths are put together from parts."""
 NOT_SERVED = {
     "GET `secrets/{key}`": "secrets are written and used, never read: 405",
-    "GET `workflow/externalstoragelocation`, `tasks/externalstoragelocation`": "payloads travel inline; PostgreSQL keeps them",
+    "GET `workflow/externalstoragelocation`, `tasks/externalstoragelocation`": "payloads travel inline, large ones too",
     "POST `workflow/{id}/upgrade`": "Orkes only; restart with `useLatestDefinitions`",
     "GET `workflow/execute/{name}`": "a GET that starts runs; POST does",
     "POST `tasks/{id}/ack`, DELETE `tasks/queue/{type}/{id}`": "left over from old clients; OSS lacks them too",

@@ -21,7 +21,7 @@ from outbox.models import OutboxEvent
 from tests import flows
 from workflows.managers.task import StartedTask
 from workflows.models import DecideQueue, Execution, HistoryEvent, HumanTask, Task, Timer
-from workflows.services import control, definitions, evaluation, timers
+from workflows.services import control, deciding, definitions, timers
 from workflows.services.sweeping import invariant_report
 
 pytestmark = pytest.mark.usefixtures("committed")
@@ -188,7 +188,7 @@ def engine_failed(monkeypatch: pytest.MonkeyPatch) -> Scene:
     """A pass that throws puts the run aside; a person ends it."""
     found = scene()
     with monkeypatch.context() as patch:
-        patch.setattr(evaluation, "decide", _rotten)
+        patch.setattr(deciding, "decide", _rotten)
         with transaction():
             DecideQueue.sql.enqueue([found.run])
         flows.drain()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from dispatch.handing_out import opened
 from dispatch.services import dispatching
 from dispatch.system_tasks import RUNNERS, run_system_task
 from tests import flows
@@ -87,7 +88,7 @@ class Story:
     def _work(self) -> int:
         found = dispatching.lease_system_tasks(sorted(RUNNERS), batch=100, worker_id="system")
         if found:
-            dispatching.report([run_system_task(task) for task in found], strict=True)
+            dispatching.report([run_system_task(opened(task)) for task in found], strict=True)
         return len(found)
 
     def poll(self, ref: str, worker_id: str = "w") -> list[StartedTask]:

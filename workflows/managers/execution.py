@@ -11,6 +11,8 @@ from uuid import UUID
 from orchestrator.db import json, sql
 from orchestrator.db.models import VerbManager
 from orchestrator.db.transactions import requires_transaction
+from workflows import offloading
+from workflows.managers.offloaded import stored, stored_value
 
 _SQL = sql.load("workflows", "execution.sql")
 
@@ -40,7 +42,7 @@ class NewExecution:
 
 @dataclass(frozen=True, slots=True)
 class LockedExecution:
-    """A run under its row lock; JSON columns are decoded."""
+    """A run under its row lock; JSON columns are decoded, payloads in the store are References."""
 
     id: UUID
     namespace: str
@@ -91,6 +93,12 @@ class RunEnd:
     undoable: tuple[str, ...] | None = None
 
 
+def _locked(row: tuple[Any, ...]) -> LockedExecution:
+    values = json.decode(row, 10, 12)
+    values[8:10] = map(offloading.load, row[8:10])
+    return LockedExecution(*values)
+
+
 class ExecutionManager(VerbManager):
     """Runs. Lock order: level 4, by id, after their gates; never the parent's row."""
 
@@ -108,12 +116,12 @@ class ExecutionManager(VerbManager):
             {**{f: getattr(run, f) for f in NewExecution.__slots__}, "task_to_domain": run.task_to_domain or {}}
             for run in runs
         ]
-        _SQL.insert.send(rows=json.dumps(rows))
+        _SQL.insert.send(rows=stored(rows, "input", run="id"))
 
     @requires_transaction
     def lock(self, ids: Iterable[UUID]) -> list[LockedExecution]:
         """Lock runs in id order. [INV-4, INV-12]"""
-        return [LockedExecution(*json.decode(row, 8, 12)) for row in _SQL.lock.rows(ids=sorted(ids))]
+        return [_locked(row) for row in _SQL.lock.rows(ids=sorted(ids))]
 
     @requires_transaction
     def progress(self, rows: Sequence[Progress]) -> None:
@@ -123,7 +131,7 @@ class ExecutionManager(VerbManager):
     @requires_transaction
     def finish(self, ends: Sequence[RunEnd]) -> None:
         """End runs that have not ended. [INV-11]"""
-        _SQL.finish.send(rows=json.dumps(ends), ids=[end.id for end in ends])
+        _SQL.finish.send(rows=stored(ends, "output", run="id"), ids=[end.id for end in ends])
 
     @requires_transaction
     def set_status(self, workflow_id: UUID, status: str, *, expected: Sequence[str]) -> bool:
@@ -148,7 +156,7 @@ class ExecutionManager(VerbManager):
                 id=workflow_id,
                 revision_id=revision_id,
                 version=version,
-                input=None if input is None else json.dumps(input),
+                input=None if input is None else stored_value(workflow_id, input),
                 attributes=None if attributes is None else json.dumps(attributes),
                 variables=None if variables is None else json.dumps(variables),
                 correlation_id=correlation_id,

@@ -11,7 +11,9 @@ from uuid import UUID
 from orchestrator.db import json, sql
 from orchestrator.db.models import VerbManager
 from orchestrator.db.transactions import requires_transaction
+from workflows import offloading
 from workflows.engine.state import TaskStatus, TaskView
+from workflows.managers.offloaded import stored, stored_value
 
 _SQL = sql.load("workflows", "task.sql")
 _STATUS = {status.value: status for status in TaskStatus}
@@ -50,7 +52,7 @@ class EndedTask:
 
 @dataclass(frozen=True, slots=True)
 class StartedTask:
-    """A task handed to a worker, with its input; JSON columns are decoded."""
+    """A task handed to a worker, with its input; JSON columns are decoded, payloads in the store are References."""
 
     id: UUID
     workflow_id: UUID
@@ -134,12 +136,12 @@ class OutlineTask:
 
 
 def _view(row: tuple[Any, ...]) -> tuple[UUID, TaskView]:
-    load = json.loads
+    load, opened = json.loads, offloading.load
     (workflow_id, id, ref, iteration, attempt, name, type, status, consumed, input, output, state, spec, reason, cause,
      child, worker_id, domain, poll_count, first, scheduled, started, ended) = row  # fmt: skip
     view = TaskView(
         id=id, ref=ref, iteration=iteration, attempt=attempt, name=name, type=type, status=_STATUS[status],
-        consumed=consumed, input=load(input), output=load(output), reason=reason, cause=cause, state=load(state),
+        consumed=consumed, input=opened(input), output=opened(output), reason=reason, cause=cause, state=load(state),
         spec=load(spec), scheduled_at=scheduled, started_at=started, ended_at=ended, first_scheduled_at=first,
         sub_workflow_id=child, worker_id=worker_id, domain=domain, poll_count=poll_count,
     )  # fmt: skip
@@ -148,6 +150,12 @@ def _view(row: tuple[Any, ...]) -> tuple[UUID, TaskView]:
 
 def _ended(rows: Iterable[tuple[Any, ...]]) -> list[EndedTask]:
     return [EndedTask(*json.decode(row, 9, 10)) for row in rows]
+
+
+def _started(row: tuple[Any, ...]) -> StartedTask:
+    values = json.decode(row, 10, 12)
+    values[8:10] = map(offloading.load, row[8:10])
+    return StartedTask(*values)
 
 
 def _outline(row: tuple[Any, ...]) -> OutlineTask:
@@ -159,12 +167,12 @@ def _outline(row: tuple[Any, ...]) -> OutlineTask:
 
 
 class TaskManager(VerbManager):
-    """Attempts of tasks. Lock order: level 6, after queue rows."""
+    """Attempts of tasks. Lock order: level 6, after queue rows. What is read has References for payloads in the store."""
 
     @requires_transaction
     def insert(self, rows: Sequence[dict[str, Any]]) -> set[UUID]:
         """Insert tasks; returns the ids that were not absorbed by the identity. [INV-6a]"""
-        return {row[0] for row in _SQL.insert.rows(rows=json.dumps(rows))}
+        return {row[0] for row in _SQL.insert.rows(rows=stored(rows, "input", "output"))}
 
     def read_frontier(self, ids: Sequence[UUID]) -> list[tuple[UUID, TaskView]]:
         """Open tasks and unconsumed ended ones of runs, as (run, task). [INV-8]"""
@@ -201,7 +209,7 @@ class TaskManager(VerbManager):
     @requires_transaction
     def end(self, ends: Sequence[TaskEnd]) -> list[EndedTask]:
         """End tasks that have not ended; returns those. [INV-7b, INV-11]"""
-        return _ended(_SQL.end.rows(rows=json.dumps(ends), workflow_ids=list({end.workflow_id for end in ends})))
+        return _ended(_SQL.end.rows(rows=stored(ends, "output"), workflow_ids=list({end.workflow_id for end in ends})))
 
     @requires_transaction
     def restate(self, rows: Sequence[tuple[UUID, UUID, str, str | None]]) -> list[EndedTask]:
@@ -213,7 +221,7 @@ class TaskManager(VerbManager):
     @requires_transaction
     def update_open(self, rows: Sequence[dict[str, Any]]) -> None:
         """Update the bookkeeping of open operators."""
-        _SQL.update_open.send(rows=json.dumps(rows), workflow_ids=list({row["workflow_id"] for row in rows}))
+        _SQL.update_open.send(rows=stored(rows, "output"), workflow_ids=list({row["workflow_id"] for row in rows}))
 
     @requires_transaction
     def consume(self, tasks: Sequence[tuple[UUID, UUID]]) -> None:
@@ -234,7 +242,7 @@ class TaskManager(VerbManager):
             tokens=[k for _, _, k in leases],
             worker_id=worker_id,
         )
-        return [StartedTask(*json.decode(row, 8, 12)) for row in rows]
+        return [_started(row) for row in rows]
 
     @requires_transaction
     def unstart(self, tasks: Sequence[tuple[UUID, UUID]]) -> None:
@@ -248,7 +256,7 @@ class TaskManager(VerbManager):
             workflow_ids=[x[0] for x in leases],
             ids=[x[1] for x in leases],
             tokens=[x[2] for x in leases],
-            outputs=[None if x[3] is None else json.dumps(x[3]) for x in leases],
+            outputs=[None if x[3] is None else stored_value(x[0], x[3]) for x in leases],
             callbacks=[x[4] for x in leases],
         )
         return {row[0] for row in rows}
@@ -259,7 +267,7 @@ class TaskManager(VerbManager):
         rows = _SQL.park.rows(
             workflow_ids=[x[0] for x in tasks],
             ids=[x[1] for x in tasks],
-            outputs=[None if x[2] is None else json.dumps(x[2]) for x in tasks],
+            outputs=[None if x[2] is None else stored_value(x[0], x[2]) for x in tasks],
         )
         return dict(rows)
 
@@ -279,12 +287,12 @@ class TaskManager(VerbManager):
     def find_pulling(self, workflow_ids: Iterable[UUID]) -> list[tuple[UUID, UUID, Any]]:
         """(run, task, input) of open tasks that wait for messages, oldest first."""
         rows = _SQL.find_pulling.rows(workflow_ids=list(workflow_ids))
-        return [(row[0], row[1], json.loads(row[2])) for row in rows]
+        return [(row[0], row[1], offloading.whole(offloading.load(row[2]))) for row in rows]
 
     def find_awaiting(self, namespace: str, webhook: str) -> list[tuple[UUID, UUID, str, Any]]:
         """(run, task, ref, input) of open tasks that wait for a delivery to this webhook or to any, oldest first."""
         rows = _SQL.find_awaiting.rows(namespace=namespace, webhook=webhook)
-        return [(row[0], row[1], row[2], json.loads(row[3])) for row in rows]
+        return [(row[0], row[1], row[2], offloading.whole(offloading.load(row[3]))) for row in rows]
 
     def outline(self, workflow_id: UUID) -> list[OutlineTask]:
         """Every task of a run, without payloads, in the order they were made."""

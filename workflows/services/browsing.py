@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, overload
 from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Left
 
+from orchestrator.db import json
 from orchestrator.db.functions import JsonbPretty
 from orchestrator.db.ids import parse_id
-from orchestrator.errors import NotFound
-from orchestrator.masking import Names, mask_text
-from workflows import masking
+from orchestrator.errors import NotFound, PayloadLost, StoreUnavailable
+from orchestrator.masking import NOTHING, Names, mask_text
+from workflows import masking, offloading
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.history import Event
 from workflows.models import Execution, HistoryEvent, Task
@@ -28,6 +29,8 @@ PREVIEW = 2_000
 """Characters of a payload shown in a list of tasks."""
 _TOGETHER = 10
 """Tasks whose whole payloads are held at a time."""
+_OFFLOADED = f'{{\n    "{offloading.MARK}"'
+"""How a payload that is in the store begins, or one that looks like it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -111,8 +114,9 @@ def get_run(namespace: str, workflow_id: UUID) -> Execution:
     if run is None:
         raise NotFound(f"There is no run {workflow_id} in namespace {namespace}.")
     hidden = masking.names(run.revision_id)
-    for name in texts if hidden else ():
-        setattr(run, name, mask_text(getattr(run, name), hidden))
+    for name in texts:
+        show = mask_text if name == "variables_text" else shown
+        setattr(run, name, show(getattr(run, name), hidden))
     return run
 
 
@@ -124,6 +128,8 @@ def list_tasks(workflow_id: UUID, *, after: UUID | None = None) -> tuple[list[Ta
     hidden = masking.names_of_run(workflow_id)
     previews = {} if hidden else {name: Left(whole, PREVIEW + 1) for name, whole in _texts().items()}
     page = list(tasks.annotate(**previews).order_by("id")[: TASKS + 1])
+    for task in [] if hidden else page:
+        task.input_text, task.output_text = (shown(text, most=PREVIEW + 1) for text in (task.input_text, task.output_text))
     for start in range(0, len(page), _TOGETHER) if hidden else ():
         _preview_masked(page[start : start + _TOGETHER], hidden)
     return page[:TASKS], page[TASKS - 1].id if len(page) > TASKS else None
@@ -140,7 +146,7 @@ def _preview_masked(tasks: list[Task], hidden: Names) -> None:
     texts = {row.pop("id"): row for row in found}
     for task in tasks:
         for name, text in texts.get(task.id, dict.fromkeys(_texts())).items():
-            setattr(task, name, (mask_text(text, hidden) or "")[: PREVIEW + 1] or None)
+            setattr(task, name, shown(text, hidden, PREVIEW + 1))
 
 
 def task_payload(workflow_id: UUID, task_id: UUID, field: str) -> str:
@@ -155,7 +161,23 @@ def task_payload(workflow_id: UUID, task_id: UUID, field: str) -> str:
     )
     if found is None:
         raise NotFound(f"There is no {field} of task {task_id}.")
-    return str(mask_text(found, masking.names_of_run(workflow_id)))
+    return shown(str(found), masking.names_of_run(workflow_id))
+
+
+@overload
+def shown(text: str, hidden: Names = NOTHING, most: int | None = None) -> str: ...
+@overload
+def shown(text: str | None, hidden: Names = NOTHING, most: int | None = None) -> str | None: ...
+def shown(text: str | None, hidden: Names = NOTHING, most: int | None = None) -> str | None:
+    """The text of a payload as readers see it; one in the store is read first, or says why it cannot be."""
+    if text is None:
+        return None
+    if text.startswith(_OFFLOADED):
+        try:
+            text = json.pretty(offloading.whole(offloading.opened(json.loads(text))))
+        except (PayloadLost, StoreUnavailable) as error:
+            return error.message
+    return str(mask_text(text, hidden))[:most]
 
 
 def list_events(workflow_id: UUID, *, before: int | None = None) -> tuple[list[Event], bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.db.hints import hint
+from workflows import offloading
 from workflows.engine import human
 from workflows.engine.state import TaskStatus, TaskView
 from workflows.managers.execution import LockedExecution
@@ -13,9 +14,10 @@ from workflows.models import HistoryEvent, HumanTask
 
 def pass_deadline(run: LockedExecution, task: TaskView) -> TaskEnd | None:
     """Escalate the task, or say how it ends. The run's gate is held."""
-    target = human.escalation(task.input)
+    given = offloading.whole(task.input)
+    target = human.escalation(given)
     if target is None:
-        reason = f"Nobody completed it within deadlineSeconds={task.input.get('deadlineSeconds')}."
+        reason = f"Nobody completed it within deadlineSeconds={given.get('deadlineSeconds')}."
         return TaskEnd(task.id, run.id, TaskStatus.FAILED, None, reason, "DEADLINE")
     user, group = target
     holder = HumanTask.sql.escalate(run.id, task.id, user, group)

@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID
 
 import structlog
 
 from orchestrator.conf import conf
 from orchestrator.db.hints import DECIDE, hint
-from orchestrator.db.ids import new_id
 from orchestrator.db.sql import batch
 from orchestrator.db.transactions import transaction
-from orchestrator.scripts import evaluate_script
-from orchestrator.services import environment
-from workflows import payloads
-from workflows.engine.blueprint import Blueprint
-from workflows.engine.commands import Decision
-from workflows.engine.compensation import NEWEST, named, turns_around
-from workflows.engine.decider import decide
-from workflows.engine.state import State, TaskView, WorkflowStatus, WorkflowView
+from workflows.engine.state import WorkflowStatus
 from workflows.managers.decide_queue import DecideRequest
 from workflows.managers.execution import LockedExecution
-from workflows.models import DecideQueue, Execution, Task
+from workflows.models import DecideQueue, Execution
+from workflows.offloading import Reference
 from workflows.services.applying import Decided, apply_decisions, ends_run
-from workflows.services.revisions import blueprint_for
+from workflows.services.deciding import decide_all
+from workflows.services.fetching import NOTHING, Payloads, read
 
 log = structlog.get_logger(__name__)
 Claim = Callable[[], list[DecideRequest]]
@@ -42,6 +36,8 @@ class PassResult:
 
     claimed: int
     failed: tuple[tuple[UUID, str], ...] = ()
+    unread: Mapping[UUID, dict[str, Reference]] = field(default_factory=dict)
+    """Runs that were put back because they need payloads from the store."""
 
 
 def evaluate_next_batch() -> int:
@@ -96,7 +92,7 @@ def report_next_batch() -> int:
     return _guarded(claim, parents=parents)
 
 
-def _guarded(claim: Claim, parents: set[UUID] | None = None) -> int:
+def _guarded(claim: Claim, parents: set[UUID] | None = None, known: Payloads = NOTHING) -> int:
     """Run a pass; a batch that fails as a whole is bisected until the run that fails is alone. [INV-13]"""
     seen: list[UUID] = []
 
@@ -106,7 +102,7 @@ def _guarded(claim: Claim, parents: set[UUID] | None = None) -> int:
         return requests
 
     try:
-        result = evaluate(noting, parents)
+        result = evaluate(noting, parents, known)
     except Exception as error:
         if not seen or is_connection_error(error):
             raise
@@ -115,11 +111,27 @@ def _guarded(claim: Claim, parents: set[UUID] | None = None) -> int:
             return 1
         half = len(seen) // 2
         for part in (seen[:half], seen[half:]):
-            _guarded(_claim_part(part, parents), parents)
+            _guarded(_claim_part(part, parents), parents, known)
         return len(seen)
     for workflow_id, message in result.failed:
         _record_failure(workflow_id, message)
+    if result.unread:
+        _read_and_go_on(result.unread, parents, known)
     return result.claimed
+
+
+def _read_and_go_on(unread: Mapping[UUID, dict[str, Reference]], parents: set[UUID] | None, known: Payloads) -> None:
+    """Read payloads from the store while nothing is locked, then give their runs another turn."""
+    more, ready = dict(known), []
+    for workflow_id, references in unread.items():
+        try:
+            more.update((key, read(reference)) for key, reference in references.items() if key not in more)
+        except Exception as error:  # the store cannot be reached: the run backs off
+            _record_failure(workflow_id, error)
+        else:
+            ready.append(workflow_id)
+    if ready:
+        _guarded(_claim_part(ready, parents), parents, more)
 
 
 def _claim_part(ids: Sequence[UUID], parents: set[UUID] | None) -> Claim:
@@ -145,7 +157,7 @@ def _record_failure(workflow_id: UUID, error: BaseException | str) -> None:
         DecideQueue.sql.record_failure(workflow_id, message, max_attempts=conf().DECIDE_MAX_ATTEMPTS)
 
 
-def evaluate(claim: Claim, parents: set[UUID] | None = None) -> PassResult:
+def evaluate(claim: Claim, parents: set[UUID] | None = None, known: Payloads = NOTHING) -> PassResult:
     """One pass over the runs that `claim` takes; claim, lock and read are three statements (rule S)."""
     started = time.monotonic()
     with transaction():
@@ -155,7 +167,7 @@ def evaluate(claim: Claim, parents: set[UUID] | None = None) -> PassResult:
         runs = [run for run in Execution.sql.lock(requests) if _may_advance(run)]
         if not runs:
             return PassResult(len(requests))
-        decided, failed = _decide_all(runs, started + conf().DECIDE_BATCH_SECONDS)
+        decided, failed, unread = decide_all(runs, started + conf().DECIDE_BATCH_SECONDS, known)
         done = {d.run.id for d in decided}
         back: list[tuple[DecideRequest, UUID | None]] = [
             (requests[run.id], None) for run in runs if run.id not in done
@@ -176,116 +188,9 @@ def evaluate(claim: Claim, parents: set[UUID] | None = None) -> PassResult:
             DecideQueue.sql.enqueue(again)
         if back or again or parents:
             hint(DECIDE)
-    return PassResult(len(requests), tuple(failed))
+    return PassResult(len(requests), tuple(failed), unread)
 
 
 def _may_advance(run: LockedExecution) -> bool:
     """A paused, unadmitted or ended run keeps still; its claim is discarded, resume and admission enqueue again."""
     return run.status == WorkflowStatus.RUNNING and run.admitted_at is not None
-
-
-def _decide_all(runs: Sequence[LockedExecution], deadline: float) -> tuple[list[Decided], list[tuple[UUID, str]]]:
-    """Decide each run; those past the deadline are left out, those that fail are named with their error."""
-    ids = [run.id for run in runs]
-    frontier: dict[UUID, list[TaskView]] = {run.id: [] for run in runs}
-    for workflow_id, task in Task.sql.read_frontier(ids):
-        frontier[workflow_id].append(task)
-    bare = [workflow_id for workflow_id, tasks in frontier.items() if not tasks]
-    begun = set(ids) - set(bare) | (Task.sql.has_any(bare) if bare else set())
-    blueprints = blueprint_for(run.revision_id for run in runs)
-    reading = {run.namespace for run in runs if (b := blueprints.get(run.revision_id)) and b.reads_environment}
-    environments = environment.values(reading) if reading else {}
-    decided: list[Decided] = []
-    failed: list[tuple[UUID, str]] = []
-    waiting = [
-        _Waiting(
-            run, blueprints.get(run.revision_id), tuple(frontier[run.id]), run.id in begun,
-            environments.get(run.namespace, {}),
-        )
-        for run in runs
-    ]  # fmt: skip
-    while waiting:
-        wanted: list[tuple[UUID, str]] = []
-        unsettled: list[tuple[_Waiting, frozenset[str]]] = []
-        undoing: list[_Waiting] = []
-        for item in waiting:
-            if decided and time.monotonic() > deadline:
-                continue
-            try:
-                decision = item.decide()
-            except Exception as error:  # the run is put aside, its neighbours go on
-                log.exception("decide_failed", workflow_id=str(item.run.id))
-                failed.append((item.run.id, f"{type(error).__name__}: {error}"))
-                continue
-            if decision.original_after is not None:
-                undoing.append(item.with_original(decision.original_after))
-            elif decision.needs:
-                unsettled.append((item, decision.needs))
-                wanted += [(item.run.id, ref) for ref in sorted(decision.needs)]
-            else:
-                decided.append(Decided(item.run, decision))
-        found: dict[UUID, list[TaskView]] = {}
-        if wanted:
-            for workflow_id, task in Task.sql.read_refs(wanted):
-                found.setdefault(workflow_id, []).append(task)
-        waiting = [item.with_rows(found.get(item.run.id, []), needs) for item, needs in unsettled] + undoing
-    return decided, failed
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A run being decided, with the rows read for it so far."""
-
-    run: LockedExecution
-    blueprint: Blueprint | None
-    tasks: tuple[TaskView, ...]
-    has_any_task: bool
-    env: dict[str, str]
-    loaded: frozenset[str] = frozenset()
-    originals: Mapping[UUID, TaskView | None] = field(default_factory=dict)
-
-    def with_rows(self, rows: Sequence[TaskView], needs: frozenset[str]) -> _Waiting:
-        read = {task.id for task in rows}  # these come with their payloads, open tasks of the frontier without
-        tasks = tuple(task for task in self.tasks if task.id not in read) + tuple(rows)
-        return replace(self, tasks=tasks, loaded=self.loaded | needs)
-
-    def with_original(self, after: UUID) -> _Waiting:
-        """With the completed task to undo next, and what its turn of a loop put out."""
-        refs = (self.blueprint.undoable if self.blueprint else None) or ()
-        original = Task.sql.read_original(self.run.id, refs, after=None if after == NEWEST else after)
-        known = replace(self, originals={**self.originals, after: original})
-        if self.blueprint is None or original is None or not original.iteration:
-            return known
-        around = Task.sql.read_turn(self.run.id, named(self.blueprint), turns_around(original.iteration))
-        return known.with_rows(around, frozenset())
-
-    def decide(self) -> Decision:
-        if self.blueprint is None:
-            raise LookupError(f"revision {self.run.revision_id} does not exist")
-        run = self.run
-        view = WorkflowView(
-            id=run.id,
-            namespace=run.namespace,
-            name=run.name,
-            version=run.version,
-            status=WorkflowStatus(run.status),
-            input=run.input,
-            output=run.output,
-            variables=run.variables,
-            correlation_id=run.correlation_id,
-            priority=run.priority,
-            parent_workflow_id=run.parent_workflow_id,
-            parent_task_id=run.parent_task_id,
-            task_to_domain=run.task_to_domain,
-            created_at=run.created_at,
-            root_ended=run.root_ended,
-            has_any_task=self.has_any_task,
-            depth=run.depth,
-            reason=run.reason,
-            created_by=run.created_by,
-        )
-        state = State(
-            workflow=view, tasks=self.tasks, loaded=self.loaded, now=run.now, env=self.env, new_id=new_id,
-            originals=self.originals, excess=payloads.excess,
-        )  # fmt: skip
-        return decide(self.blueprint, state, evaluate_script)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from orchestrator.errors import Conflict, Forbidden, IllegalState, Invalid, NotFound
 from orchestrator.masking import mask
-from workflows import masking
+from workflows import masking, offloading
 from workflows.engine import human
 from workflows.managers.human_task import Claimant, InboxFilter, StoredHumanTask
 from workflows.models import HumanTask, Task
@@ -35,7 +35,7 @@ def get(namespace: str, task_id: UUID | None, shown: str = "") -> StoredHumanTas
 def read_input(task: StoredHumanTask) -> Any:
     """The data of a task, with its form, as readers see it."""
     views = Task.sql.read_tasks(task.workflow_id, [task.id])
-    return mask(views[0].input, masking.names_of_run(task.workflow_id)) if views else {}
+    return mask(offloading.whole(views[0].input), masking.names_of_run(task.workflow_id)) if views else {}
 
 
 def claim(namespace: str, task_id: UUID, who: Claimant) -> StoredHumanTask:

@@ -11,7 +11,6 @@ from orchestrator.db.hints import DECIDE, hint
 from orchestrator.db.transactions import transaction
 from orchestrator.runtime.metrics import LATENESS
 from workflows.engine.blueprint import Blueprint
-from workflows.engine.proof import failure_workflow
 from workflows.engine.retries import policy_for
 from workflows.engine.state import TaskStatus, WorkflowStatus
 from workflows.managers.execution import LockedExecution
@@ -21,6 +20,7 @@ from workflows.managers.timer import DueTimer
 from workflows.models import DecideQueue, Execution, HistoryEvent, Task, Timer
 from workflows.services.escalating import pass_deadline
 from workflows.services.revisions import blueprint_for
+from workflows.transition_rows import failure_of
 from workflows.transitions import end_runs, end_tasks, run_end, stop_children
 
 log = structlog.get_logger(__name__)
@@ -96,7 +96,7 @@ def _end_run(timer: DueTimer, run: LockedExecution) -> None:
                 run,
                 WorkflowStatus.TIMED_OUT,
                 reason=f"The workflow ran longer than timeoutSeconds={seconds}.",
-                failure_workflow=failure_workflow(definition, run.input),
+                failure_workflow=failure_of(definition, run),
                 root_ended=run.root_ended,
                 undoable=blueprint.undoable,
             )

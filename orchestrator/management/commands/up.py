@@ -77,6 +77,8 @@ class Up:
             if "DATABASE_URL" not in env:
                 env["DATABASE_URL"] = self._start_postgres()
                 write_private(self.folder.database_url, env["DATABASE_URL"])
+                # With a database of its own it is alone; where others share it, so must they the folder.
+                env.setdefault("OSTINATO_OFFLOAD_DIR", str(self.folder.payloads))
             self._prepare(env)
             self._start_children(env)
             if self._wait_healthy():

@@ -13,6 +13,7 @@ from outbox.services import events, webhooks
 from outbox.services.relay import prune
 from workflows.services import scheduling
 from workflows.services.admission import admit_next_batch
+from workflows.services.collecting import collect
 from workflows.services.maintenance import roll_partitions
 from workflows.services.measuring import measure
 from workflows.services.retention import retire, retire_revisions
@@ -39,6 +40,7 @@ class Command(BaseCommand):
                 Loop("partitions", roll_partitions, idle_seconds=900.0, **common),
                 Loop("retention", retire, idle_seconds=300.0, **common),
                 Loop("revisions", retire_revisions, idle_seconds=6 * 3600.0, **common),
+                Loop("payloads", collect, idle_seconds=3600.0, **common),
                 Loop("prune", prune, idle_seconds=60.0, **common),
                 Loop("prune-events", events.prune, idle_seconds=3600.0, **common),
                 Loop("prune-webhooks", webhooks.prune, idle_seconds=3600.0, **common),

@@ -10,7 +10,7 @@ from uuid import UUID
 from orchestrator.db.ids import new_id
 from orchestrator.scripts import evaluate_script
 from orchestrator.services import environment
-from workflows import payloads
+from workflows import offloading, payloads
 from workflows.engine.attributes import extract
 from workflows.engine.blueprint import Blueprint
 from workflows.engine.commands import Decision, ScheduleTask
@@ -60,7 +60,7 @@ def reopen_run(run: LockedExecution, blueprint: Blueprint, change: Reopening = U
         root_ended=False,
         revision_id=change.revision_id or run.revision_id,
         version=change.version or run.version,
-        input=run.input if change.input is None else change.input,
+        input=offloading.whole(run.input) if change.input is None else change.input,
         variables=run.variables if change.variables is None else change.variables,
         correlation_id=change.correlation_id or run.correlation_id,
         admitted_at=run.admitted_at or run.now,
@@ -82,21 +82,21 @@ def carry_out(run: LockedExecution, blueprint: Blueprint, plan: Plan, revise: Re
     reopen_rows(run.id, plan.reopens)
     state = State(
         workflow=_view(run, plan.root_ended),
-        tasks=tuple(task for _, task in Task.sql.read_frontier([run.id])),
+        tasks=tuple(offloading.whole_task(task) for _, task in Task.sql.read_frontier([run.id])),
         loaded=frozenset(),
         now=run.now,
         env=environment.values([run.namespace]).get(run.namespace, {}),
         new_id=new_id,
         excess=payloads.excess,
     )
-    remade = Task.sql.read_tasks(run.id, [row.id for row in plan.remakes])
+    remade = [offloading.whole_task(task) for task in Task.sql.read_tasks(run.id, [row.id for row in plan.remakes])]
     while True:
         decision = _Continuation(blueprint, state, evaluate_script, plan, remade).decide()
         if not decision.needs:
             break
         known = {task.id for task in (*state.tasks, *remade)}
         found = Task.sql.read_refs([(run.id, ref) for ref in sorted(decision.needs)])
-        more = tuple(task for _, task in found if task.id not in known)
+        more = tuple(offloading.whole_task(task) for _, task in found if task.id not in known)
         state = replace(state, tasks=state.tasks + more, loaded=state.loaded | decision.needs)
     if revise is not None:
         revised = (revise(c) if isinstance(c, ScheduleTask) else c for c in decision.commands)
@@ -126,7 +126,7 @@ def _output(row: OutlineTask, view: TaskView) -> dict[str, Any]:
         return {"subWorkflowId": str(row.sub_workflow_id)}
     if row.type != "DO_WHILE" or not row.state:
         return {}
-    turn, had = row.state["iteration"], view.output or {}
+    turn, had = row.state["iteration"], offloading.whole(view.output) or {}
     output = {key: value for key, value in had.items() if not (key.isdigit() and int(key) >= turn)}
     output["iteration"] = turn
     items = row.state.get("items")

@@ -10,12 +10,12 @@ from dispatch.models import QueuedTask
 from orchestrator.db.hints import QUEUE, hint
 from orchestrator.errors import Invalid
 from workflows import payloads
-from workflows.engine.proof import failure_workflow
 from workflows.engine.state import WorkflowStatus
 from workflows.managers.execution import LockedExecution
 from workflows.models import DecideQueue, Execution
 from workflows.services.control.acting import FAILED, OPEN, PAUSED, RUNNING, note, perform, refuse, require
 from workflows.services.revisions import blueprint_for
+from workflows.transition_rows import failure_of
 from workflows.transitions import end_runs, run_end, tell_of_status
 
 TERMINATED = WorkflowStatus.TERMINATED
@@ -76,7 +76,7 @@ def terminate(
         wanted = compensate or trigger_failure_workflow
         blueprint = blueprint_for([run.revision_id]).get(run.revision_id) if wanted else None
         undoable = blueprint.undoable if blueprint is not None and compensate else None
-        failure = failure_workflow(blueprint.definition, run.input) if blueprint and trigger_failure_workflow else None
+        failure = failure_of(blueprint.definition, run) if blueprint and trigger_failure_workflow else None
         end_terminated(run, reason or f"Terminated by {actor}.", undoable, failure)
 
     detail = {"reason": reason, "compensate": compensate, "triggerFailureWorkflow": trigger_failure_workflow}

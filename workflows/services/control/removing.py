@@ -8,7 +8,7 @@ from uuid import UUID
 from dispatch.models import QueuedTask
 from orchestrator.db.transactions import requires_transaction
 from workflows.managers.execution import LockedExecution
-from workflows.models import DecideQueue, Execution, HistoryEvent, Message, Task, TaskLog, Timer
+from workflows.models import DecideQueue, Execution, HistoryEvent, Message, Offloaded, Task, TaskLog, Timer
 from workflows.services.control.acting import OPEN, perform, require
 from workflows.services.control.lifecycle import end_terminated
 
@@ -42,6 +42,7 @@ def erase(ids: Sequence[UUID]) -> int:
     Task.sql.delete_for_runs(ids)
     TaskLog.sql.delete(ids)
     Message.sql.delete(ids)
+    Offloaded.sql.delete(ids)
     Timer.sql.delete_for_runs(ids)
     HistoryEvent.sql.delete(ids)
     DecideQueue.sql.discard(ids)

@@ -9,7 +9,7 @@ from uuid import UUID
 from orchestrator.db.ids import new_id
 from orchestrator.errors import Invalid, NotFound
 from orchestrator.services.secrets import Masker
-from workflows import payloads
+from workflows import offloading, payloads
 from workflows.engine.blueprint import Node
 from workflows.engine.commands import ScheduleTask
 from workflows.engine.human import misfits
@@ -64,7 +64,7 @@ def complete_task(
         given = masker.value(output)
         merged = given
         if given or task.type == "HUMAN":
-            (view,) = Task.sql.read_tasks(run.id, [task.id])
+            (view,) = map(offloading.whole_task, Task.sql.read_tasks(run.id, [task.id]))
             merged = {**view.output, **(given or {})} if isinstance(view.output, dict) else given
             if task.type == "HUMAN" and TaskStatus(status).successful:
                 _require_fit(view.input, merged)
