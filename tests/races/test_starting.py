@@ -153,8 +153,8 @@ def test_a_run_may_be_given_its_id(name: str, minutes: int) -> None:
 @pytest.mark.parametrize(
     ("given", "got"),
     [
-        (made_at(datetime.now(UTC) - timedelta(minutes=61)), "1.0 hours off"),
-        (made_at(datetime.now(UTC) + timedelta(minutes=61)), "1.0 hours off"),
+        (made_at(datetime.now(UTC) - timedelta(minutes=75)), "hours off"),
+        (made_at(datetime.now(UTC) + timedelta(minutes=75)), "hours off"),
         (UUID(int=0), "not of version 7"),
         (UUID("ffffffff-ffff-7fff-bfff-ffffffffffff"), "hours off"),
         (uuid4(), "not of version 7"),
