@@ -12,6 +12,7 @@ import math
 import os
 import resource
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -64,7 +65,7 @@ class Trials:
             function, mutant = functions[name]
             original, function.__code__ = function.__code__, mutant.__code__
             if not (pid := os.fork()):
-                os._exit(_try([items[test] for test in tests], sum(self.durations[test] for test in tests)))
+                os._exit(_try([items[test] for test in tests], [self.durations[test] for test in tests]))
             function.__code__ = original
             self.running[pid] = name
         while self.running:
@@ -76,19 +77,19 @@ class Trials:
         print(self.running.pop(pid), os.waitstatus_to_exitcode(status), file=self.out, flush=True)
 
 
-def _try(items: list[pytest.Item], seconds: float) -> int:
-    """0 when every test passes; in a child, which is ended when it takes too much."""
+def _try(items: list[pytest.Item], seconds: list[float]) -> int:
+    """0 when every test passes; in a child, which is ended when a test takes far more than the seconds it took."""
     try:
-        limit = math.ceil(2 * seconds + 2)
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         with suppress(OSError, ValueError):  # not everywhere
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        return int(any(_fails(item) for item in items))
+        return int(any(_fails(item, duration) for item, duration in zip(items, seconds, strict=True)))
     except BaseException:
         return 1
 
 
-def _fails(item: pytest.Item) -> bool:
+def _fails(item: pytest.Item, seconds: float) -> bool:
+    limit = math.ceil(time.process_time() + 2 * seconds + 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
     return any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
 
 
