@@ -19,14 +19,19 @@ _LIMITS = {
 
 def excess(what: str, value: Any) -> str | None:
     """Why a value cannot be kept, with its size and the limit, or None. `what` is a key of the limits."""
+    return weigh(what, value)[1]
+
+
+def weigh(what: str, value: Any) -> tuple[int, str | None]:
+    """A value's bytes, and why it cannot be kept, or None."""
     if value is None:
-        return None
+        return 0, None
     try:
         size = json.size(value)
     except Invalid as error:
-        return f"The {what} cannot be kept: {error.message}"
+        return 0, f"The {what} cannot be kept: {error.message}"
     most = limit(what)
-    return f"The {what} of {size} bytes is over the limit of {most} bytes" if size > most else None
+    return size, f"The {what} of {size} bytes is over the limit of {most} bytes" if size > most else None
 
 
 def limit(what: str) -> int:

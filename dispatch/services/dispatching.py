@@ -28,9 +28,10 @@ from orchestrator.db.hints import DECIDE, QUEUE, hint
 from orchestrator.db.transactions import transaction
 from orchestrator.errors import LeaseLost, NotFound
 from orchestrator.services.secrets import Masker
-from workflows import payloads
+from workflows import offloading, payloads
 from workflows.engine.state import TaskStatus
 from workflows.managers.history import NewEvent
+from workflows.managers.offloaded import write_ahead
 from workflows.managers.task import FoundTask, TaskEnd
 from workflows.models import DecideQueue, HistoryEvent, Task, TaskLog
 from workflows.transitions import end_tasks
@@ -127,7 +128,7 @@ def _apply(reports: Sequence[TaskReport]) -> list[ReportOutcome]:
         wrong = misfit(r.task_id, found[r.task_id], r.status, r.output)
         if wrong is not None:
             raise wrong
-    reports = [_kept(one) for one in _masked(reports, found)]
+    reports = [_kept(one, found[one.task_id].namespace) for one in _masked(reports, found)]
     runs = {task.workflow_id for task in found.values()}
     gated = any(_ends(r) or r.awaits for r in reports)
     with transaction():
@@ -175,10 +176,16 @@ def _without(masker: Masker, r: TaskReport) -> TaskReport:
     )
 
 
-def _kept(r: TaskReport) -> TaskReport:
-    """The report, or the final failure of an attempt whose output cannot be kept: another one would not help."""
-    wrong = None if r.extend else payloads.excess("task output", r.output)
+def _kept(r: TaskReport, namespace: str) -> TaskReport:
+    """The report, or the final failure of an attempt whose output cannot be kept: another one would not help. A large
+    output is written to the store already, while nothing is locked."""
+    if r.extend:
+        return r
+    size, wrong = payloads.weigh("task output", r.output)
     if not wrong:
+        most = offloading.most()
+        if most is not None and size > most:
+            write_ahead(namespace, r.output)
         return r
     reason = f"{wrong}; {r.reason}" if r.reason else wrong
     return replace(r, status="FAILED_WITH_TERMINAL_ERROR", output=None, reason=reason, callback_seconds=0)

@@ -213,6 +213,32 @@ def test_the_store_is_not_read_while_runs_are_locked(monkeypatch: pytest.MonkeyP
     assert story.open() == {"b"} and not DecideQueue.objects.filter(workflow_id=story.run).exists()
 
 
+@pytest.mark.parametrize("swept", [False, True])
+def test_a_workers_output_is_written_before_anything_is_locked(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, swept: bool
+) -> None:
+    """Once; and again if it was removed before its row was written."""
+    story = story_of_two(input={"h": "small"})
+    (task,) = story.poll("a")
+    put, sort, inside = FileStore.put, dispatching._sort, []
+
+    def note(self: FileStore, key: str, data: bytes) -> None:
+        inside.append(connection.in_atomic_block)
+        put(self, key, data)
+
+    def sweep(*given: Any) -> Any:
+        if swept:
+            lose(store)
+        return sort(*given)
+
+    monkeypatch.setattr(FileStore, "put", note)
+    monkeypatch.setattr(dispatching, "_sort", sweep)
+    flows.complete([task], {"h": BIG})
+    assert inside == ([False, True] if swept else [False])
+    offloading.cache.clear()
+    assert story.row("a").output == {"h": BIG}
+
+
 def test_payloads_that_do_not_fit_into_the_memory_of_the_process_are_no_obstacle(monkeypatch: Any) -> None:
     monkeypatch.setattr(offloading, "cache", offloading._Cache(0))
     story = story_of_two(input={"h": BIG})

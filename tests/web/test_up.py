@@ -54,6 +54,15 @@ class System:
         except OSError:
             return False
 
+    def call(self, path: str, body: object = None) -> bytes:
+        """The body of an answer of the API, as anybody on this host gets it."""
+        given = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/api/{path}", given)
+        request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found: bytes = answer.read()
+        return found
+
     def child(self, command: str) -> psutil.Process:
         found = [p for p in self.process.children() if command in p.cmdline()]
         assert len(found) == 1, command
@@ -112,3 +121,12 @@ def test_a_killed_child_comes_back_and_it_is_said(system: System) -> None:
     eventually(lambda: system.log.read_text().count("ended with SIGKILL") == len(LOOPS), 30)
     eventually(system.healthy, 60)
     assert {p.pid for p in killed}.isdisjoint(system.child(command).pid for command in LOOPS)
+
+
+def test_large_payloads_are_kept_in_the_data_folder(system: System, data: Path) -> None:
+    task = {"name": "t", "taskReferenceName": "t", "type": "SIMPLE"}
+    system.call("metadata/workflow", {"name": "large", "version": 1, "tasks": [task]})
+    given = {"text": "x" * 300_000}
+    run = system.call("workflow/large", given).decode()
+    assert len(list((data / "payloads").glob("*/*/*"))) == 1
+    assert json.loads(system.call(f"workflow/{run}"))["input"] == given

@@ -105,6 +105,24 @@ def _exceeds(text: str, most: int | None) -> bool:
     return most is not None and (len(text) > most or (not text.isascii() and len(text.encode()) > most))
 
 
+_ahead: dict[str, bool] = {}
+"""Objects that this process has written and no row of its has named yet."""
+_MOST_AHEAD = 1000
+
+
+def write_ahead(namespace: str, value: Any) -> None:
+    """Write a large value before the transaction of its row: nobody waits meanwhile for what that one locks."""
+    name = stores.in_use()
+    if name is None:
+        return
+    data = json.dumps(value).encode()
+    key = offloading.key_of(namespace, data)
+    stores.find(name).put(key, data)
+    if len(_ahead) >= _MOST_AHEAD:
+        _ahead.clear()
+    _ahead[key] = True
+
+
 def _put(large: Sequence[tuple[dict[str, Any], str, bytes]], run: str) -> None:
     """Hold, write, name: in this order, in the transaction of the rows. A row of a run that is gone changes nothing."""
     verbs = OffloadedManager()
@@ -121,7 +139,9 @@ def _put(large: Sequence[tuple[dict[str, Any], str, bytes]], run: str) -> None:
     store = stores.find(name)
     verbs.hold({key for _, _, _, key in keyed})
     for row, field, data, key in keyed:
-        store.put(key, data)
+        # Held, it stays if it is there.
+        if not (_ahead.pop(key, False) and store.modified(key)):
+            store.put(key, data)
         offloading.cache.add(key, data)
         row[field] = offloading.Reference(name, key, len(data)).document()
     verbs.append([(row[run], key) for row, _, _, key in keyed])
